@@ -13,8 +13,7 @@ from transformer.cli.commands.ablate import main
 from transformer.config import Config
 from transformer.data.tokenizers.files import save_tokenizers
 from transformer.data.tokenizers.lists import PiecesTokenizer
-from transformer.evaluation import ablation_table
-from transformer.evaluation.comparison import compare, compared_run, saved_run
+from transformer.evaluation.comparison import compare_runs, compared_run, saved_run
 from transformer.exit_codes import DIVERGED, RESUMABLE
 from transformer.training import ablation
 from transformer.workdir import WorkDir
@@ -62,8 +61,8 @@ def trained(monkeypatch):
             evaluation([(s, r, t + words) for s, r, t in CORPUS]).save(folder, "test")
         return SimpleNamespace(exit_code=outcome)
 
-    few = partial(compare, num_bootstrap=20, num_trials=20)
-    monkeypatch.setattr(ablation_table, "compare", few)
+    few = partial(compare_runs, num_bootstrap=20, num_trials=20)
+    monkeypatch.setattr(ablation, "compare_runs", few)
     monkeypatch.setattr(ablation, "train", train)
     monkeypatch.setattr(ablate, "connect_hosts", lambda flags: True)
     return SimpleNamespace(runs=done, outcomes=outcomes)

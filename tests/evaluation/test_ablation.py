@@ -1,15 +1,17 @@
 """An ablation trains what its file says; its table says what a row changed and what that did."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from tests.helpers.scored import CORPUS, compared, evaluation
 from transformer.config import Config
-from transformer.evaluation import ablation_table
+from transformer.evaluation import ablation_plan
 from transformer.evaluation.ablation_plan import Row, plan_rows, with_num_steps
-from transformer.evaluation.ablation_table import make_table
-from transformer.evaluation.comparison import compare
+from transformer.evaluation.comparison import compare_runs
+from transformer.training import ablation
+from transformer.training.ablation import make_table
 
 ROWS = {
     "base": {},
@@ -24,8 +26,8 @@ CHANGES = {"model.num_heads": (8, 1)}
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch):
     """Tests of differences are quick here."""
-    few = partial(compare, num_bootstrap=20, num_trials=20)
-    monkeypatch.setattr(ablation_table, "compare", few)
+    few = partial(compare_runs, num_bootstrap=20, num_trials=20)
+    monkeypatch.setattr(ablation, "compare_runs", few)
 
 
 def row(name, rows=CORPUS, changes=None, published=None, seeds=1, **settings):
@@ -45,18 +47,16 @@ def row(name, rows=CORPUS, changes=None, published=None, seeds=1, **settings):
 
 
 def table_of(*rows):
-    return make_table(*zip(*rows, strict=True))
+    """The table of rows, and its cells: {row: {column: cell}}."""
+    table = make_table(*zip(*rows, strict=True))
+    return table, {cells["row"]: cells for cells in table.cells()}
 
 
-def by_name(table):
-    """{row: {column: cell}}."""
-    return {cells["row"]: cells for cells in table.cells()}
-
-
-def test_rows_are_planned_in_the_order_that_is_asked_for():
+def test_rows_are_planned_in_the_order_that_is_asked_for(monkeypatch):
     """Catches rows that build on each other, a row trained twice, and one left out in silence."""
     said = []
-    rows = plan_rows(Config(), ROWS, published={"deep": {"BLEU": 1.5}}, say=said.append)
+    monkeypatch.setattr(ablation_plan, "say", said.append)
+    rows = plan_rows(Config(), ROWS, [], {"deep": {"BLEU": 1.5}})
     assert [(row.name, row.summary) for row in rows] == [
         ("base", "the base"),
         ("wide", "d_ff 2048 → 4096"),
@@ -64,7 +64,7 @@ def test_rows_are_planned_in_the_order_that_is_asked_for():
     ]
     assert said == ["row same is left out: with this base it is the same as base"]
     assert rows[2].published == {"BLEU": 1.5} and rows[2].config.model.d_ff == 2048
-    assert [row.name for row in plan_rows(Config(), ROWS, ["deep", "base"])] == ["deep", "base"]
+    assert [row.name for row in plan_rows(Config(), ROWS, ["deep", "base"], {})] == ["deep", "base"]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_rows_are_planned_in_the_order_that_is_asked_for():
 def test_a_row_that_cannot_be_trained_is_named(changes, said):
     """Catches a row that fails after hours, when its turn comes."""
     with pytest.raises(ValueError, match=said):
-        plan_rows(Config(), {"base": {}, "x": changes})
+        plan_rows(Config(), {"base": {}, "x": changes}, [], {})
 
 
 def test_the_schedule_goes_along_with_the_number_of_steps():
@@ -94,8 +94,7 @@ def test_the_schedule_goes_along_with_the_number_of_steps():
 def test_a_row_stands_beside_the_base_and_what_was_published():
     """Catches cells under the head of another column, and a difference with its sign turned."""
     base = row("base", published={"BLEU": 25.8, "parameters": 65e6})
-    table = table_of(base, row("h1", WORSE, CHANGES, {"BLEU": 24.9}))
-    cells = by_name(table)
+    table, cells = table_of(base, row("h1", WORSE, CHANGES, {"BLEU": 24.9}))
     assert cells["h1"]["changes"] == "num_heads 8 → 1" and cells["h1"]["parameters"] == "1,234,567"
     assert cells["base"]["BLEU"] == base[1][0].scores["bleu"].figures
     assert cells["base"]["difference"] == cells["base"]["p"] == ""
@@ -108,23 +107,32 @@ def test_a_row_stands_beside_the_base_and_what_was_published():
     assert heads.count("|") == rule.count("|") == rows[1].count("|")
     assert "- BLEU: `nrefs:1|" in table.markdown()
     assert table.to_json()["rows"][1]["published"] == {"BLEU": 24.9}
-    assert by_name(table_of(base))["base"]["difference"] == ""  # a single row is a table, too
+    assert table_of(base)[1]["base"]["difference"] == ""  # a single row is a table, too
 
 
 def test_seeds_become_a_mean_and_a_deviation():
-    """Catches the interval of one seed under the head of several, and its p-value."""
-    table = table_of(row("base", seeds=3), row("h1", WORSE, seeds=3))
-    cells = by_name(table)
+    """Catches the interval of one seed under the head of several, and its p-value.
+
+    Also two scores of one name that share a column.
+    """
+    rows = row("base", seeds=3), row("h1", WORSE, seeds=3)
+    for _, runs in rows:
+        for number, run in enumerate(runs):
+            comet = replace(run.scores["bleu"], name="COMET", value=number)
+            run.scores = run.scores | {"comet": comet, "comet:own": replace(comet, value=9)}
+    table, cells = table_of(*rows)
     values = [run.scores["bleu"].value for run in table.runs[0]]
     assert cells["base"]["BLEU"].startswith(f"{sum(values) / 3:.2f} ± ")
     assert "p" not in cells["h1"] and " ± " in cells["h1"]["difference"]
     assert cells["h1"]["difference"].startswith("-")
+    comet = cells["h1"]["COMET (comet)"], cells["h1"]["COMET (comet:own)"]
+    assert comet == ("1.00 ± 1.00", "9.00 ± 0.00")
     assert any("standard deviation over the seeds" in note for note in table.notes())
 
 
 def test_differences_beyond_the_rows_are_noted():
     """Catches a row that owes its score to another search, or to another schedule."""
-    table = table_of(row("base"), row("h1", changes=CHANGES, decoding__beam_size=1))
+    table, _ = table_of(row("base"), row("h1", changes=CHANGES, decoding__beam_size=1))
     assert "h1 also differs from base in decoding.beam_size: 1, not 4." in table.notes()
 
 
@@ -133,10 +141,9 @@ def test_runs_without_translations_have_no_tests():
     rows = [row("base"), row("h1", WORSE)]
     for _, (run,) in rows:
         run.segments = []
-    table = table_of(*rows)
-    cells = by_name(table)
+    table, cells = table_of(*rows)
     assert "p" not in cells["h1"] and float(cells["h1"]["difference"]) < 0
     assert not any("No paired tests" in note for note in table.notes())
     other = row("h1", [(source, "etwas anderes", text) for source, _, text in WORSE])
-    notes = table_of(row("base"), other).notes()
+    notes = table_of(row("base"), other)[0].notes()
     assert "No paired tests: rows have other references than base." in notes

@@ -8,19 +8,21 @@ from sacrebleu.metrics import TER
 
 from tests.helpers.scored import compared, evaluation
 from transformer.config import Config
-from transformer.evaluation import comparison
-from transformer.evaluation.comparison import check_comparable, distinct_names, without_tests
-from transformer.evaluation.paired_tests import holm, paired_differences
+from transformer.evaluation.comparison import (
+    Comparison,
+    check_comparable,
+    compare_runs,
+    holm,
+    paired_differences,
+)
 
-compare = partial(comparison.compare, num_bootstrap=200, num_trials=300)
-
-
-def compare_two(first, other, names=("runs/a", "runs/b")):
-    """The comparison of two evaluations, by the names of their runs."""
-    return compare([compared(name, side) for name, side in zip(names, (first, other), strict=True)])
-
-
+compare_runs = partial(compare_runs, num_bootstrap=200, num_trials=300)
 WORDS = ["der", "Mann", "mit", "dem", "Hut", "geht", "heute", "langsam", "durch", "den", "Park"]
+
+
+def compare(*results, names=("runs/a", "runs/b")):
+    """The comparison of two evaluations, by the names of their runs."""
+    return compare_runs([compared(*side) for side in zip(names, results, strict=True)])
 
 
 def texts(noise, count=40):
@@ -36,7 +38,7 @@ def texts(noise, count=40):
 
 def test_a_run_does_not_differ_from_itself():
     """Catches sacrebleu's p = 0.001 for a difference of nothing."""
-    found = compare_two(evaluation(), evaluation(), ("runs/x", "runs/x"))
+    found = compare(evaluation(), evaluation(), names=("runs/x", "runs/x"))
     tests = [(t.p_bootstrap, t.p_randomisation, t.p_holm, t.difference) for t in found.differences]
     assert tests == [(1, 1, 1, 0)] * 2
     assert not any(found.differing_segments(1).values())
@@ -47,7 +49,7 @@ def test_the_sentences_that_differ_most_are_shown():
     """Catches gains shown as losses, in the wrong order, or of two different sentences."""
     good, bad = evaluation(texts(0.1)), evaluation(texts(0.6), checkpoint="best (7)")
     ahead, behind = (
-        without_tests([compared(name, side) for name, side in runs]).differing_segments(1)
+        Comparison([compared(name, side) for name, side in runs]).differing_segments(1)
         for runs in ((("b", bad), ("a", good)), (("a", good), ("b", bad)))
     )
     best = ahead["a is ahead"]
@@ -61,7 +63,7 @@ def test_the_sentences_that_differ_most_are_shown():
 def test_each_of_several_runs_is_tested_against_the_first():
     """Catches runs tested against their neighbour, and p-values of many tests as if of one."""
     noise = {"runs/first": 0.3, "runs/same": 0.3, "runs/worse": 0.6, "runs/better": 0.0}
-    found = compare([compared(path, evaluation(texts(share))) for path, share in noise.items()])
+    found = compare_runs([compared(path, evaluation(texts(n))) for path, n in noise.items()])
     by_bleu = {found.names[t.system]: t for t in found.differences if t.metric == "BLEU"}
     assert list(by_bleu) == ["same", "worse", "better"] and len(found.differences) == 6
     assert by_bleu["same"].difference == 0 and by_bleu["same"].p_holm == 1
@@ -78,10 +80,8 @@ def test_each_of_several_runs_is_tested_against_the_first():
 def test_a_metric_may_have_another_name_in_sacrebleu():
     """Catches a registered metric whose paired test is looked for under its label."""
     systems = [[row[2] for row in texts(noise)] for noise in (0.1, 0.6)]
-    references = [row[1] for row in texts(0)]
-    (found,) = paired_differences(
-        systems, references, {"edits": TER()}, num_bootstrap=10, num_trials=10
-    )
+    references, few = [row[1] for row in texts(0)], {"num_bootstrap": 10, "num_trials": 10}
+    (found,) = paired_differences(systems, references, {"edits": TER()}, **few)
     assert found.metric == "edits" and found.difference > 10 and "ar:10" in found.signatures[1]
 
 
@@ -102,37 +102,43 @@ def test_only_the_settings_that_differ_are_shown():
         compared("c", evaluation(), model__num_decoder_layers=1, training__init_from=""),
     ]
     head = "settings that differ"
-    assert without_tests(runs).settings_table() == [
+    assert Comparison(runs).tables()[2] == [
         {head: "--config.model.num_decoder_layers", "a": "6", "b": "6", "c": "1"},
         {head: "--config.training.init_from", "a": "''", "b": "runs/x", "c": "''"},
     ]
-    assert [*without_tests(runs[:2]).settings()] == ["--config.training.init_from"]
+    assert [*Comparison(runs[:2]).settings()] == ["--config.training.init_from"]
 
 
 def test_a_perplexity_of_another_vocabulary_is_marked():
     """Catches perplexities per other tokens that stand side by side as if comparable."""
     numbers = {"a": 1, "b": 1, "c": 2}
-    found = without_tests([compared(k, evaluation(), vocabulary=n) for k, n in numbers.items()])
-    assert [found.has_comparable_perplexity(run) for run in found.runs] == [True, True, False]
+    found = Comparison([compared(k, evaluation(), vocabulary=n) for k, n in numbers.items()])
+    assert [run["has_comparable_perplexity"] for run in found.to_json()["runs"]] == [1, 1, 0]
     marked = [line for line in found.lines() if "*" in line]
     assert len(marked) == 2 and marked[1].startswith("*: per token of another vocabulary")
 
 
 def test_what_is_printed_has_every_table():
     """Catches a table, a signature or a note that is left out, and settings of no difference."""
-    lines = compare_two(evaluation(), evaluation()).lines()
+    lines = compare(evaluation(), evaluation()).lines()
     heads = ["run", "checkpoint", "parameters", "step", "BLEU", "chrF2", "perplexity"]
     assert lines[0].split() == heads
     assert "The runs have the same settings." in lines and lines[4].split()[:2] == ["against", "a"]
     assert sum("ar:300" in line for line in lines) == 2 and lines[-1].startswith("p: how often")
 
 
-def test_runs_have_short_names_that_differ():
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["runs/a/", "runs/b"], ["a", "b"]),
+        (["x/a", "y/a"], ["x/a", "y/a"]),
+        (["x/a", "x/a"], ["x/a 1", "x/a 2"]),
+    ],
+)
+def test_runs_have_short_names_that_differ(paths, names):
     """Catches a table whose columns have the same head."""
-    assert distinct_names(["runs/a/", "runs/b"], ["1", "1"]) == ["a", "b"]
-    assert distinct_names(["x/a", "y/a"], ["1", "1"]) == ["x/a", "y/a"]
-    assert distinct_names(["x/a", "x/a"], ["1", "2"]) == ["x/a 1", "x/a 2"]
-    assert len(set(distinct_names(["x/a", "x/a"], ["1", "1"]))) == 2
+    results = [evaluation(num_bootstrap=1, checkpoint=number) for number in "12"]
+    assert Comparison([compared(*side) for side in zip(paths, results, strict=True)]).names == names
 
 
 @pytest.mark.parametrize(
@@ -146,7 +152,7 @@ def test_all_are_scored_as_the_first(first, name, signature):
     """Catches a BLEU of words between spaces that is set against one of mteval's tokens."""
     rows = [(source, f"{reference}.", f"{ours}.") for source, reference, ours in texts(0.3)]
     other = evaluation(rows, tokenize="none")
-    found = compare_two(evaluation(rows, **first), other)
+    found = compare(evaluation(rows, **first), other)
     score, test = found.runs[1].primary, found.differences[0]
     assert (score.name, test.metric, test.difference) == (name, name, 0)
     assert signature in score.signature and score.value != other.primary.value
@@ -155,15 +161,14 @@ def test_all_are_scored_as_the_first(first, name, signature):
 def test_translations_without_a_single_match_are_compared():
     """Catches sacrebleu's failure to average a chrF of 0 with others."""
     rows = [("s", "aaa", "zzz"), ("s", "bbb", "yyy")]
-    found = compare_two(evaluation(rows), evaluation([(*r[:2], r[1]) for r in rows]))
+    found = compare(evaluation(rows), evaluation([(*r[:2], r[1]) for r in rows]))
     assert [score.value for score in list(found.first.scores.values())[:2]] == [0, 0]
 
 
 def test_other_references_are_refused():
     """Catches a comparison of scores of two test sets."""
     with pytest.raises(ValueError, match="different references"):
-        compare_two(evaluation(), evaluation([(s, f"{r} !", t) for s, r, t in texts(0)]))
-    check_comparable(Config(), Config(), "runs/y")
+        compare(evaluation(), evaluation([(s, f"{r} !", t) for s, r, t in texts(0)]))
 
 
 @pytest.mark.parametrize(
@@ -173,12 +178,12 @@ def test_other_references_are_refused():
             {"data.source_language": "de", "data.target_language": "en"},
             "the first has languages en-de, runs/y de-en",
         ),
-        ({"tokenizer.kind": "pieces"}, "runs/y pieces and pieces"),
         ({"tokenizer.target_kind": "pieces"}, "runs/y sentencepiece and pieces"),
         ({"task": "language_model"}, "the first has task translation"),
     ],
 )
 def test_runs_that_read_other_texts_are_refused(changes, said):
     """Catches a comparison of English with German, and of words with pieces of them."""
+    check_comparable(Config(), Config(), "runs/y")
     with pytest.raises(ValueError, match=said):
         check_comparable(Config(), Config().with_values(changes), "runs/y")

@@ -31,7 +31,7 @@ def test_files_with_commas_are_several_references():
     """Catches a second reference file that is not read, or one that is shorter."""
     assert read("a,b") == [("a", ("d", "g")), ("b", ("e", "h")), ("c", ("f", "i"))]
     assert read("c,d") == [("a", ("d",)), ("b", ("e",)), ("c", ("f",))]
-    with pytest.raises(ValueError, match="in has 3 lines and its references 2; they must pair"):
+    with pytest.raises(ValueError, match="There are 3 sources and 2 references; they must pair"):
         read("a,e")
     with pytest.raises(ValueError, match=r"--reference must be a file .*nothing does not exist"):
         read("a,nothing")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.scored import CORPUS, compared, evaluation
 from transformer.config import Config
-from transformer.evaluation.comparison import compare
+from transformer.evaluation.comparison import compare_runs
 from transformer.evaluation.html_report import mark_differences, render, render_comparison
 from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.results import origin
@@ -83,7 +83,7 @@ def comparison():
         compared(f"runs/{EVIL}{number}", evaluation(side), tokenizer__model=f"{number}{EVIL}")
         for number, side in enumerate(sides)
     ]
-    return render_comparison(compare(runs, num_bootstrap=20, num_trials=20))
+    return render_comparison(compare_runs(runs, num_bootstrap=20, num_trials=20))
 
 
 def headings(text):

@@ -1,7 +1,7 @@
 """Scores can be compared, or there is none."""
 
-import json
 import math
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,9 +9,10 @@ import pytest
 import sacrebleu
 
 import transformer
-from tests.helpers.scored import CORPUS, evaluation
+from tests.helpers.scored import evaluation
 from transformer.config import Config
-from transformer.evaluation import metrics, scores
+from transformer.evaluation import loss, metrics, scores
+from transformer.evaluation.evaluate import evaluate_translator
 from transformer.evaluation.metrics import (
     BEST,
     check_metrics,
@@ -20,10 +21,7 @@ from transformer.evaluation.metrics import (
     score_by,
     tokenisation_note,
 )
-from transformer.evaluation.segments import Segment, text_sides
-from transformer.evaluation.translation import evaluate_translator
 from transformer.model.loss import perplexity
-from transformer.workdir import WorkDir
 
 REFERENCES = ["The quick brown fox jumps over the lazy dog .", "It was a dark and stormy night ."]
 TRANSLATIONS = ["The quick brown fox leaps over the lazy dog .", "It was a dark and rainy night ."]
@@ -31,6 +29,8 @@ FIRST = ["the cat sat on the mat today", "a dark and stormy night", "hello"]
 SECOND = ["today a cat was sitting on the mat", "the night was dark", "hi there"]
 OURS = ["a cat sat on the mat", "a dark night", "hi there"]
 BOTH = list(zip(FIRST, SECOND, strict=True))
+
+bleu, chrf = (partial(score_by, name) for name in ("bleu", "chrf"))
 
 FAKE_COMET = """#!/bin/sh
 paste source translation reference > "{seen}"
@@ -69,12 +69,12 @@ def comet(tmp_path, monkeypatch):
 )
 def test_bleu_is_sacrebleu_s(translations, tokenize, expected):
     """Catches swapped arguments, another smoothing, and a fraction instead of a percentage."""
-    score = metrics.bleu(translations, REFERENCES, "en-de", tokenize=tokenize)
+    score = bleu(translations, REFERENCES, "en-de", tokenize=tokenize)
     theirs = sacrebleu.corpus_bleu(translations, [REFERENCES], tokenize=tokenize, force=True)
     assert score.value == pytest.approx(theirs.score if expected is None else expected)
     assert f"tok:{tokenize}" in score.signature and "smooth:exp" in score.signature
     theirs = sacrebleu.corpus_chrf(translations, [REFERENCES]).score
-    assert metrics.chrf(translations, REFERENCES, "en-de").value == pytest.approx(theirs)
+    assert chrf(translations, REFERENCES, "en-de").value == pytest.approx(theirs)
 
 
 @pytest.mark.parametrize("name", ["bleu", "chrf", "line_error_rate"])
@@ -82,21 +82,21 @@ def test_bleu_is_sacrebleu_s(translations, tokenize, expected):
 def test_lists_that_do_not_pair_are_refused_with_both_counts(name, ours, theirs):
     """Catches sacrebleu's zip, which scores 999 translations of 1,000 as 100."""
     with pytest.raises(ValueError, match=f"there are {ours} and {theirs}"):
-        metrics.score_by(name, TRANSLATIONS[:ours], REFERENCES[:theirs], "en-de")
+        score_by(name, TRANSLATIONS[:ours], REFERENCES[:theirs], "en-de")
 
 
 def test_a_score_carries_all_that_it_takes_to_compare_it():
     """Catches a bare number, and ± 0.00 of seven sentences, as if their score were certain."""
     texts, options = (TRANSLATIONS * 25, REFERENCES * 25, "en-de"), dict(num_bootstrap=100)
-    score = metrics.bleu(*texts, **options)
+    score = bleu(*texts, **options)
     assert score.direction == "en-de" and score.num_sentences == 50 and score.interval > 0
     shown = ("BLEU", "±", "(en-de, 50 sentences)", score.signature)
     assert all(part in str(score) for part in shown)
-    assert score == metrics.bleu(*texts, **options)  # the bootstrap has a seed
+    assert score == bleu(*texts, **options)  # the bootstrap has a seed
     assert score.from_json(score.to_json()) == score
-    none = metrics.bleu(*texts)
+    none = bleu(*texts)
     assert none.interval is None and "±" not in str(none)
-    few = metrics.bleu(["a b c d e"], ["a b c d e"], "en-de", **options)
+    few = bleu(["a b c d e"], ["a b c d e"], "en-de", **options)
     assert "bs:" not in few.signature and few.interval is None
     assert str(few).startswith("BLEU 100.00  (en-de, 1 sentence: too few for an interval)  nrefs:1")
     costs = scores.corpus_perplexity([-2.0] * 7, [1] * 7, "en-de", vocab_size=9, num_bootstrap=20)
@@ -106,17 +106,14 @@ def test_a_score_carries_all_that_it_takes_to_compare_it():
 def test_translations_that_share_next_to_nothing_are_scored():
     """Catches a model that has just begun: sacrebleu 2.6 fails to resample such a chrF."""
     translations, references = ["b", *["x"] * 9], ["a b", *["c d"] * 9]
-    score = metrics.chrf(translations, references, "en-de", num_bootstrap=100)
+    score = chrf(translations, references, "en-de", num_bootstrap=100)
     assert 0 < score.value < 10
 
 
 def test_second_scores_are_sacrebleu_s():
     """Catches a name on the wrong variant."""
     texts = [t.upper().replace(" .", "-x.") for t in TRANSLATIONS], [f"{r}!" for r in REFERENCES]
-    found = {
-        name: metrics.score_with(name, metric, *texts, "en-de")
-        for name, metric in metrics.secondary_metrics().items()
-    }
+    found = {score.name: score for score in metrics.secondary_scores(*texts, "en-de")}
     for name, options in {
         "BLEU, lower-cased": dict(lowercase=True),
         "BLEU, international tokenisation": dict(tokenize="intl"),
@@ -125,17 +122,16 @@ def test_second_scores_are_sacrebleu_s():
         theirs = sacrebleu.corpus_bleu(texts[0], [texts[1]], **options)
         assert found[name].value == pytest.approx(theirs.score)
         assert ("case:lc" in found[name].signature) == ("lowercase" in options)
-    chrf = sacrebleu.corpus_chrf(texts[0], [texts[1]], word_order=2)
-    assert found["chrF2++"].value == pytest.approx(chrf.score)
+    theirs = sacrebleu.corpus_chrf(texts[0], [texts[1]], word_order=2)
+    assert found["chrF2++"].value == pytest.approx(theirs.score)
 
 
 @pytest.mark.parametrize(("tokenize", "count"), [("13a", 4), ("intl", 3), ("none", 5), ("zh", 3)])
 def test_second_scores_do_not_repeat_the_first(tokenize, count):
     """Catches the same figure under two names, and word tokens of a language without spaces."""
-    others = metrics.secondary_metrics(tokenize)
-    every = {"BLEU": metrics.bleu_metric(tokenize), **others}
     texts = TRANSLATIONS, REFERENCES, "en-de"
-    signatures = [metrics.score_with(*both, *texts).signature for both in every.items()]
+    others = metrics.secondary_scores(*texts, tokenize=tokenize)
+    signatures = [score.signature for score in (bleu(*texts, tokenize=tokenize), *others)]
     assert len(others) == count and len(set(signatures)) == count + 1
     assert tokenize != "zh" or not any("tok:13a" in s or "tok:intl" in s for s in signatures)
 
@@ -158,28 +154,24 @@ def test_the_interval_of_a_perplexity_is_that_of_its_sentences():
     assert perplexity(0.0, 0) == 1 and perplexity(1e6, 1) == math.inf
 
 
-def test_tokens_are_counted_as_by_bleu():
-    """Catches a length ratio of characters or of words between spaces."""
-    assert metrics.count_tokens(["a, b"], ["a b."]) == (3, 3)
-    assert metrics.count_tokens(["a, b"], ["a b c"], tokenize="none") == (2, 3)
-
-
 def test_line_error_rate_counts_lines_that_are_not_wholly_right():
     """Catches phones counted for words, a fraction, a forgiving comparison, half an interval."""
     ours, theirs = ["a b c", "a b", "A b", "ab", ""], ["a b c", "a c", "a b", "a b", "x"]
     texts = ours * 100, theirs * 100, "hun-ipa"
-    score = metrics.score_by("line_error_rate", *texts, num_bootstrap=1000)
+    score = score_by("line_error_rate", *texts, num_bootstrap=1000)
     assert (score.name, score.value, score.num_sentences) == ("WER (whole words)", 80, 500)
     assert {"unit:line", "match:whole", "bs:1000"} <= set(score.signature.split("|"))
     assert score.interval == pytest.approx(1.96 * math.sqrt(0.8 * 0.2 / 500) * 100, rel=0.1)
-    assert metrics.score_by("line_error_rate", theirs, theirs, "hun-ipa").value == 0
+    assert score_by("line_error_rate", theirs, theirs, "hun-ipa").value == 0
 
 
-def test_every_metric_scores_under_its_name():
-    """Catches a selection_metric that validates and fails at the first evaluation."""
-    for name in metrics.METRICS:
-        score = metrics.score_by(name, TRANSLATIONS, REFERENCES, "en-de")
-        assert score.name == metrics.METRICS[name].label
+def test_a_mean_loss_and_its_perplexity_agree(monkeypatch):
+    """Catches a loss in bits, or a perplexity of something else."""
+    monkeypatch.setattr(loss, "sum_over_batches", lambda *_: {"nll": 200.0, "tokens": 100.0})
+    run = SimpleNamespace(model=None, params={}, checkpoint="last (9)")
+    mean, exponential = loss.evaluate_loss(run, [], "own test", "piece").scores.values()
+    assert mean.value == 2.0 and exponential.value == pytest.approx(math.exp(2))
+    assert "nats per piece 2.000" in str(mean) and "100 pieces" in str(mean)
 
 
 def test_accuracy_has_wilsons_interval():
@@ -191,48 +183,26 @@ def test_accuracy_has_wilsons_interval():
     assert scores.accuracy([True] * 50, "2 classes").interval > 3
 
 
-def test_a_mean_loss_and_its_perplexity_agree():
-    """Catches a loss in bits, or a perplexity of something else."""
-    loss, perplexity = scores.mean_loss(200.0, 100, "piece")
-    assert loss.value == 2.0 and perplexity.value == pytest.approx(math.exp(2))
-    assert "nats per piece 2.000" in str(loss) and "100 pieces" in str(loss)
-
-
 @pytest.mark.parametrize("name", ["bleu", "ter"])
 def test_a_second_reference_counts_as_in_sacrebleu(name):
     """Catches references that are concatenated, averaged, or paired with other lines."""
-    score = metrics.score_by(name, OURS * 20, BOTH * 20, "en-de", num_bootstrap=50)
+    score = score_by(name, OURS * 20, BOTH * 20, "en-de", num_bootstrap=50)
     function = {"bleu": sacrebleu.corpus_bleu, "ter": sacrebleu.corpus_ter}[name]
     assert score.value == pytest.approx(function(OURS, [FIRST, SECOND]).score)
     assert "nrefs:2" in score.signature and score.interval > 0
-    alone = metrics.score_by(name, OURS, FIRST, "en-de").value
+    alone = score_by(name, OURS, FIRST, "en-de").value
     is_better = score.value > alone if metrics.METRICS[name].higher_is_better else alone
-    assert is_better and metrics.score_by(name, OURS, [(r,) for r in FIRST], "x").value == alone
+    assert is_better and score_by(name, OURS, [(r,) for r in FIRST], "x").value == alone
 
 
 def test_the_best_reference_of_a_line_decides():
     """Catches a mean over references, and the worst of an error rate."""
-    chrf = metrics.sentence_chrf(OURS, BOTH)
-    alone = [metrics.sentence_chrf(OURS, side) for side in (FIRST, SECOND)]
-    assert chrf == [max(pair) for pair in zip(*alone, strict=True)]
-    assert metrics.score_by("line_error_rate", OURS, BOTH, "x").value == pytest.approx(200 / 3)
+    rows = [("s", *row) for row in zip(BOTH, OURS, strict=True)]
+    theirs = [sacrebleu.sentence_chrf(*row) for row in zip(OURS, BOTH, strict=True)]
+    assert [s.chrf for s in evaluation(rows).segments] == [score.score for score in theirs]
+    assert score_by("line_error_rate", OURS, BOTH, "x").value == pytest.approx(200 / 3)
     mixed = [FIRST[0], BOTH[1], SECOND[2]]  # another number of them for each line
-    assert "nrefs:var" in metrics.bleu(OURS, mixed, "x").signature
-
-
-def test_all_references_reach_the_scores_and_the_files(tmp_path):
-    """Catches a report that has read one reference, and a file of segments that lost the other."""
-    rows = [(source, (f"{reference} .", reference), ours) for source, reference, ours in CORPUS]
-    several, one = evaluation(rows, further_metrics=["ter"]), evaluation()
-    translations, references = text_sides(several.segments)
-    assert several.primary == metrics.bleu(translations, references, "en-de", num_bootstrap=20)
-    assert several.scores["ter"].name == "TER" and "ter" not in one.scores
-    folder = several.save(WorkDir(tmp_path), "x").parent
-    rows = (folder / "segments.jsonl").read_text().splitlines()
-    segments = [Segment(**json.loads(row)) for row in rows]
-    assert text_sides(segments) == text_sides(several.segments)
-    assert "other_references" not in one.segments[0].to_json()
-    assert json.loads((folder / "report.json").read_text())["ter"]["value"] > 0
+    assert "nrefs:var" in bleu(OURS, mixed, "x").signature
 
 
 def test_comet_is_run_beside_us_on_every_reference(comet, monkeypatch):
@@ -249,14 +219,18 @@ def test_comet_is_run_beside_us_on_every_reference(comet, monkeypatch):
     monkeypatch.chdir(comet)
     score_by("comet:own.ckpt", OURS, FIRST, "en-de", sources=sources)
     assert (comet / "seen.model").read_text() == f"{comet / 'own.ckpt'}\n"
-    both = evaluation(further_metrics=["comet", "comet:own.ckpt"]).scores
-    assert [*both][-2:] == ["comet", "comet:own.ckpt"]
+    both = evaluation(further_metrics=["comet", "comet:own.ckpt"])
+    assert [*both.scores][-2:] == ["comet", "comet:own.ckpt"]
+    assert "COMET (comet)  COMET (comet:own.ckpt)" in scores.checkpoint_table([both])[0]
     with pytest.raises(ValueError, match="comet-score with the model bad failed: no such model"):
         score_by("comet:bad", OURS, FIRST, "en-de", sources=sources)
 
 
 def test_unknown_and_missing_metrics_are_refused(monkeypatch):
-    """Catches a metric that is missed only when everything is translated."""
+    """Catches a metric that is missed only when everything is translated, or has another name."""
+    for name in metrics.METRICS:
+        score = score_by(name, TRANSLATIONS, REFERENCES, "en-de")
+        assert score.name == metrics.METRICS[name].label
     with pytest.raises(ValueError, match="bleu, line_error_rate, ter, comet or comet:MODEL, not"):
         check_metrics(["meteor"])
     monkeypatch.setenv("PATH", "")
@@ -267,38 +241,37 @@ def test_unknown_and_missing_metrics_are_refused(monkeypatch):
 CURE = r"^[^\n]*pip install 'sacrebleu\[ja\]' [^\n]*\.$"
 
 
-class Tokenisers:
+def bleu_without(*missing):
     """Stands for sacreBLEU's BLEU where some packages are not installed."""
 
-    def __init__(self, *missing):
-        self.missing = missing
-
-    def __call__(self, tokenize, force):
-        if tokenize in self.missing:
+    def make(tokenize, force):
+        if tokenize in missing:
             raise RuntimeError("extra dependencies")
+
+    return make
 
 
 @pytest.mark.parametrize(
     ("code", "missing", "tokenize", "reason"),
     [
-        ("de", (), "13a", "usual"),
+        ("de", (), "13a", "for the language de"),
         ("ja", (), "ja-mecab", "for the language ja"),
         ("jpn", ("ja-mecab",), "char", "pip install 'sacrebleu[ja]'"),
         ("kor_Hang", (), "ko-mecab", "kor_Hang"),
         ("zh_TW", ("ja-mecab",), "zh", "zh_TW"),
-        ("tha_Thai", (), "char", "no tokeniser of its own for tha_Thai"),
+        ("tha_Thai", (), "char", "tha_Thai"),
     ],
 )
 def test_a_language_gets_a_tokenisation_that_runs(code, missing, tokenize, reason, monkeypatch):
     """Catches a tokenisation whose packages are not there, and a language known by one code."""
-    monkeypatch.setattr(metrics, "BLEU", Tokenisers(*missing))
+    monkeypatch.setattr(metrics, "BLEU", bleu_without(*missing))
     chosen, why = choose_tokenisation(code)
     assert chosen == tokenize and reason in why
 
 
 def test_training_and_evaluation_refuse_it_before_any_work(monkeypatch, tmp_path):
     """Catches a check that comes after the corpus was read, or a sentence translated."""
-    monkeypatch.setattr(metrics, "BLEU", Tokenisers("ja-mecab"))
+    monkeypatch.setattr(metrics, "BLEU", bleu_without("ja-mecab"))
     config = Config().with_values({"data.bleu_tokenize": "ja-mecab", "data.corpus": "no/folder"})
     with pytest.raises(ValueError, match=CURE):
         transformer.train(config, tmp_path / "run", verbose=False)

@@ -20,6 +20,11 @@ def is_png(path):
     return path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 2000
 
 
+def save_map(attention, path):
+    draw = partial(plots.draw_attention, attention=attention, title=attention.translation)
+    plots.save_picture(draw, path)
+
+
 def drawn_lines(draw):
     """[(x values, y values)] of every line with points that `draw` draws."""
     found = []
@@ -83,11 +88,11 @@ def test_means_of_checkpoints_are_points_beside_the_curve():
 def test_texts_that_a_picture_would_misread(text, tmp_path):
     """Catches a $ that begins a formula, an SVG that is no XML, and an error of matplotlib's."""
     attention = AttentionMap(text, text, [text[:9], "▁b"], ["é"], np.ones((1, 1, 1, 2)) / 2)
-    plots.plot_attention(attention, tmp_path / "map.svg")
+    save_map(attention, tmp_path / "map.svg")
     shown = list(ElementTree.parse(tmp_path / "map.svg").getroot().itertext())
     safe = text.encode("unicode_escape").decode().replace("\\\\", "\\")
     assert any(safe in line for line in shown)
-    plots.plot_attention(attention, tmp_path / "map.png")
+    save_map(attention, tmp_path / "map.png")
     plots.plot_curves([{"step": 1, "loss": 2.0}], tmp_path / "curves.png", text)
     assert is_png(tmp_path / "map.png") and is_png(tmp_path / "curves.png")
 
@@ -97,10 +102,10 @@ def test_characters_without_a_glyph_are_warned_of(tmp_path):
     pieces = ["\U000f0001", "a"]  # private: in no font
     attention = AttentionMap("s", "t", pieces, pieces, np.full((1, 1, 2, 2), 1 / 2))
     with pytest.warns(UserWarning, match="Glyph 983041 .* missing"):
-        plots.plot_attention(attention, tmp_path / "map.png")
+        save_map(attention, tmp_path / "map.png")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plots.plot_attention(attention, tmp_path / "map.svg")
+        save_map(attention, tmp_path / "map.svg")
 
 
 def test_a_map_shades_what_the_decoder_attended_to():

@@ -11,9 +11,12 @@ import sacrebleu
 
 from tests.helpers.random_runs import WORDS, make_config, write_run
 from transformer.data.tokenizers.lists import PiecesTokenizer
-from transformer.evaluation.evaluate import choose_checkpoints, each_checkpoint
+from transformer.evaluation.evaluate import (
+    choose_checkpoints,
+    each_checkpoint,
+    evaluate_translator,
+)
 from transformer.evaluation.scores import checkpoint_table
-from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.scoring import AttentionWeights
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator

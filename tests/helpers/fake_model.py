@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
+from transformer.search.decoding import FREE, HypothesisRules, Limits
+from transformer.search.slots import search_to_end
 
 BOS, EOS, V, K = 1, 2, 4, 8
 

@@ -7,8 +7,7 @@ from transformer.config import Config
 from transformer.evaluation.comparison import ComparedRun
 from transformer.evaluation.metrics import all_references
 from transformer.evaluation.plots import AttentionMap
-from transformer.evaluation.segments import make_segments
-from transformer.evaluation.translation import Evaluation, make_evaluation
+from transformer.evaluation.translation import Evaluation, make_evaluation, make_segments
 from transformer.inference.translation import Translation
 
 CORPUS = [  # (source, reference, translation)

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.random_runs import WORDS, write_run
 from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.inference.translator import Translator
-from transformer.model.ensemble import log_mean
+from transformer.model.encoder_decoder import log_mean
 
 SOURCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w2", ""]
 ONE = dict(devices=jax.local_devices()[:1])

@@ -14,8 +14,7 @@ from transformer.data.rows.lm_batches import WindowBatch, encode_text
 from transformer.inference import language_model
 from transformer.inference.language_model import LanguageModel
 from transformer.interop.huggingface.tokens import END, gpt2_json, with_control_tokens
-from transformer.model.decoder_only import CausalLM
-from transformer.search import continuation
+from transformer.model.single_stack import CausalLM
 
 WINDOW = 16
 
@@ -132,7 +131,7 @@ def test_prompts_may_be_divided_anyhow(model, options, monkeypatch):
         return make_rngs(seed, ids)
 
     monkeypatch.setattr(language_model, "make_rngs", note_shape)
-    monkeypatch.setattr(continuation, "SHORTEST_CACHE", 4)
+    monkeypatch.setattr(language_model, "SHORTEST_CACHE", 4)
     rng = np.random.default_rng(0)
     prompts = ["".join(rng.choice(list("abc "), size=rng.integers(2, 24))) for _ in range(41)]
     options = options | {"num_pieces": 5, "one_line": True, "full_batches": True}

@@ -16,7 +16,7 @@ from transformer.interop.weights.folds import (
     position_table,
 )
 from transformer.model.encoder_decoder import Transformer
-from transformer.model.encoder_only import MaskedLM, TextClassifier
+from transformer.model.single_stack import MaskedLM, TextClassifier
 
 IDS = np.array([[5, 6, 7, 2], [8, 9, 2, 0]])
 OPTIONS = dict(positions="learned", projection_bias=True, output_bias=True, embedding_norm=True)

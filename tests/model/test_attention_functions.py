@@ -1,12 +1,14 @@
 """The attention functions against plain formulas in numpy, and each of them inside a Stack."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.helpers.attention import random_qkv, weigh
 from tests.helpers.tiny_models import make_batch, tiny_model
 from transformer.config import ModelConfig
 from transformer.model.attention import ATTENTION_FUNCTIONS
@@ -54,29 +56,18 @@ def attention(name):
     return ATTENTION_FUNCTIONS[name]
 
 
-def arrays(length=T, source_length=S, width=H, value_width=H):
-    """query [B, T, N, H], key [B, S, N, H], value [B, S, N, value_width], all at random."""
-    rng = np.random.default_rng(1)
-    shapes = (length, width), (source_length, width), (source_length, value_width)
-    return [rng.normal(size=(B, a, N, b)).astype(np.float32) for a, b in shapes]
+def arrays(length=T, source_length=S, value_width=None):
+    return random_qkv(length, source_length, value_width=value_width)
 
 
-def by_hand(name, query, key, value, mask):
-    """softmax(logits)V, a head of a row at a time.
-
-    "location" counts the position of a key among those that its query may see.
-    """
-    out = np.zeros((*query.shape[:3], value.shape[-1]), np.float32)
+def by_hand(name, query, key, value, mask=True):
+    """softmax(logits)V; "location" counts the position of a key among those that its query sees."""
     mask = np.broadcast_to(mask, (B, N, query.shape[1], key.shape[1]))
-    for b in range(B):
-        for n in range(N):
-            logits = LOGITS[name](query[b, :, n], key[b, :, n], n)
-            if name == "location":
-                positions = np.maximum(mask[b, n].cumsum(-1) - 1, 0)
-                logits = np.take_along_axis(logits, positions, axis=-1)
-            exp = np.where(mask[b, n], np.exp(logits - logits.max(-1, keepdims=True)), 0)
-            out[b, :, n] = exp / exp.sum(-1, keepdims=True) @ value[b, :, n]
-    return out
+    heads = [[(query[b, :, n], key[b, :, n], n) for n in range(N)] for b in range(B)]
+    logits = np.array([[LOGITS[name](*head) for head in row] for row in heads])
+    if name == "location":
+        logits = np.take_along_axis(logits, np.maximum(mask.cumsum(-1) - 1, 0), axis=-1)
+    return weigh(logits, value, mask)
 
 
 def random_mask(*shape):
@@ -92,7 +83,7 @@ def test_equals_the_formula(name):
     masks = [None, random_mask(B, 1, 1, S), random_mask(B, 1, T, S), random_mask(1, N, T, S)]
     run = jax.jit(lambda masks: [attention(name)(*qkv, mask=mask) for mask in masks])
     for mask, ours in zip(masks, run(masks), strict=True):
-        expected = by_hand(name, *qkv, True if mask is None else mask)
+        expected = by_hand(name, *qkv, mask is None or mask)
         np.testing.assert_allclose(ours, expected, atol=1e-5, err_msg=str(np.shape(mask)))
 
 
@@ -129,7 +120,7 @@ def test_dropout_is_applied_to_the_weights(name):
     keep = np.arange(S) == 0
     run = jax.jit(partial(attention(name), dropout=lambda weights: weights * keep))
     only_first = keep[None, :, None, None] * value
-    expected = by_hand(name, query, key, only_first, True)
+    expected = by_hand(name, query, key, only_first)
     np.testing.assert_allclose(run(query, key, value), expected, atol=1e-5)
 
 
@@ -163,44 +154,39 @@ def test_general_starts_from_equation_1():
     qkv = arrays()
     init = jax.jit(ATTENTION_FUNCTIONS["general"]().init_with_output)
     ours, _ = init(jax.random.key(0), *qkv)
-    np.testing.assert_allclose(ours, by_hand("scaled_dot_product", *qkv, True), atol=1e-5)
+    np.testing.assert_allclose(ours, by_hand("scaled_dot_product", *qkv), atol=1e-5)
 
 
-class FakeGPU:
-    device_kind = "NVIDIA H100"
-    compute_capability = "9.0"
-
-
-def chosen_kernel(monkeypatch, lengths, dtype, masked, width=16, capability="9.0"):
-    """The implementation and the mask that `jax.nn` is asked for on a GPU."""
+@pytest.mark.parametrize(
+    ("lengths", "masked", "options", "kernel"),
+    [
+        ((8, 6), False, {}, "cudnn"),
+        ((8, 6), True, {}, "cudnn"),
+        ((7, 6), False, {}, "cudnn"),
+        ((7, 6), True, {}, "xla"),
+        ((8, 6), False, {"dtype": "float32"}, "xla"),
+        ((8, 6), False, {"width": 12}, "xla"),
+        ((8, 6), False, {"width": 256}, "xla"),
+        ((8, 6), False, {"capability": "7.5"}, "xla"),
+    ],
+)
+def test_fused_asks_for_the_flash_kernel_where_it_can(
+    monkeypatch, lengths, masked, options, kernel
+):
+    """Catches jax's default, which is never cuDNN, and arguments that cuDNN would end a run for."""
+    options = dict(dtype="bfloat16", width=16, capability="9.0") | options
+    device = SimpleNamespace(device_kind="NVIDIA H100", compute_capability=options["capability"])
     asked = {}
-
-    def kernel(query, key, value, *, mask, scale, implementation):
-        asked.update(implementation=implementation, mask=mask)
-        return query
-
-    device = FakeGPU()
-    device.compute_capability = capability
     monkeypatch.setattr(jax, "devices", lambda: [device])
-    monkeypatch.setattr(jax.nn, "dot_product_attention", kernel)
-    qkv = [x.astype(dtype) for x in arrays(*lengths, width=width, value_width=width)]
+    monkeypatch.setattr(
+        jax.nn, "dot_product_attention", lambda query, *_, **how: asked.update(how) or query
+    )
+    qkv = [jnp.asarray(x, options["dtype"]) for x in random_qkv(*lengths, width=options["width"])]
     mask = np.ones((B, 1, 1, lengths[1]), bool) if masked else None
     jax.eval_shape(partial(fused_attention, mask=mask), *qkv)
-    return asked["implementation"], asked["mask"]
-
-
-def test_fused_asks_for_the_flash_kernel_where_it_can(monkeypatch):
-    """Catches jax's default, which is never cuDNN, and arguments that cuDNN would end a run for."""
-    chosen = partial(chosen_kernel, monkeypatch)
-    assert chosen((8, 6), jnp.bfloat16, False) == ("cudnn", None)
-    name, mask = chosen((8, 6), jnp.bfloat16, True)
-    assert name == "cudnn" and mask.shape == (B, 1, 8, 6)  # its bias must have a row per query
-    assert chosen((7, 6), jnp.bfloat16, False)[0] == "cudnn"
-    assert chosen((7, 6), jnp.bfloat16, True)[0] == "xla"
-    assert chosen((8, 6), jnp.float32, False)[0] == "xla"
-    assert chosen((8, 6), jnp.bfloat16, False, width=12)[0] == "xla"
-    assert chosen((8, 6), jnp.bfloat16, False, width=256)[0] == "xla"
-    assert chosen((8, 6), jnp.bfloat16, False, capability="7.5")[0] == "xla"
+    assert asked["implementation"] == kernel
+    if masked and kernel == "cudnn":
+        assert asked["mask"].shape == (B, 1, 8, 6)  # its bias must have a row per query
 
 
 def test_only_modules_add_weights_to_a_model():

@@ -63,11 +63,8 @@ def results(attend, qkvg, mask):
 def test_equals_equation_1_with_its_gradients(sizes, mask_rows):
     """Catches heads, blocks or masks that are mixed up, and sums that do not start from zero."""
     qkvg, mask = arrays(*sizes, mask_rows)
-    pairs = zip(
-        results(interpreted, qkvg, mask), results(dot_product_attention, qkvg, mask), strict=True
-    )
-    for ours, expected in pairs:
-        np.testing.assert_allclose(ours, expected, atol=3e-5)
+    ours, expected = (results(a, qkvg, mask) for a in (interpreted, dot_product_attention))
+    jax.tree.map(partial(np.testing.assert_allclose, atol=3e-5), ours, expected)
 
 
 def test_bfloat16_is_as_near_as_without_the_kernel():
@@ -75,14 +72,9 @@ def test_bfloat16_is_as_near_as_without_the_kernel():
     qkvg, mask = arrays(1, 256, 128, 2, 64)
     exact = results(dot_product_attention, qkvg, mask)
     rounded = [x.astype(jnp.bfloat16) for x in qkvg]
-    errors = [
-        [
-            float(abs(x - e).mean())
-            for x, e in zip(results(attend, rounded, mask), exact, strict=True)
-        ]
-        for attend in (interpreted, dot_product_attention)
-    ]
-    assert (np.array(errors[0]) < 1.2 * np.array(errors[1])).all()
+    ours, without = (results(a, rounded, mask) for a in (interpreted, dot_product_attention))
+    for x, y, e in zip(ours, without, exact, strict=True):
+        assert abs(x - e).mean() < 1.2 * abs(y - e).mean()
 
 
 def test_is_divided_over_a_mesh():
@@ -93,8 +85,7 @@ def test_is_divided_over_a_mesh():
     with jax.set_mesh(mesh), nn.logical_axis_rules(ACTIVATION_AXES):
         divided = results(interpreted, qkvg, mask)
     assert divided[0].sharding.shard_shape(divided[0].shape) == (2, 128, 1, 64)
-    for one, other in zip(divided, alone, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-6), divided, alone)
 
 
 @pytest.mark.parametrize(

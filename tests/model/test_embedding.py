@@ -14,12 +14,6 @@ from transformer.model.embedding import Embedding, make_position_encoding
 V, D = 7, 8
 
 
-def embedding(dtype="float32"):
-    module = Embedding(ModelConfig(d_model=D, dtype=dtype), V)
-    variables = {"params": random_params(module.init, np.arange(3))}
-    return module, variables, np.asarray(variables["params"]["table"])
-
-
 @pytest.mark.parametrize(
     ("name", "last", "first"),
     [
@@ -40,48 +34,27 @@ def test_sinusoids_are_the_papers_or_those_of_other_systems(name, last, first):
     np.testing.assert_allclose(module.apply({}, positions), expected[positions + first], atol=1e-5)
 
 
-def test_lookup_without_scale_and_scores_with_a_bias():
-    """Catches options that are accepted and not applied."""
-    config = ModelConfig(d_model=D, scale_embedding=False, output_bias=True)
-    module = Embedding(config, V, has_logits=True)
+@pytest.mark.parametrize("plain", [True, False])
+def test_lookup_and_scores(plain):
+    """Catches a missing × √d_model, or one on the way out, and options without effect."""
+    options = {} if plain else dict(scale_embedding=False, output_bias=True)
+    module = Embedding(ModelConfig(d_model=D, **options), V, has_logits=True)
     params = random_params(module.init, np.arange(3))
-    table, bias = params["table"], params["bias"]
-    ids = jnp.array([2, 5])
-    np.testing.assert_array_equal(module.apply({"params": params}, ids), table[ids])
+    assert params.keys() == {"table"} if plain else {"table", "bias"}
+    table, ids = params["table"], jnp.array([[3, 0], [6, 3]])
+    vectors = module.apply({"params": params}, ids)
+    np.testing.assert_allclose(vectors, table[ids] * (math.sqrt(D) if plain else 1), rtol=1e-6)
     logits = module.apply({"params": params}, table[:1], method="logits")
-    np.testing.assert_allclose(logits, table[:1] @ table.T + bias, atol=1e-5)
+    np.testing.assert_allclose(logits, table[:1] @ table.T + params.get("bias", 0), atol=1e-5)
 
 
-def test_lookup_is_scaled_by_the_root_of_the_width():
-    """Catches a missing × √d_model, which leaves the positions louder than the words."""
-    module, variables, table = embedding()
-    ids = jnp.array([[3, 0], [6, 3]])
-    np.testing.assert_allclose(
-        module.apply(variables, ids), table[ids] * math.sqrt(D), rtol=1e-6, atol=1e-7
-    )
-
-
-def test_the_table_itself_is_the_softmax_weight():
-    """Catches a second table, and the factor √d_model on the way out too."""
-    module, variables, table = embedding()
-    x = np.random.default_rng(0).normal(size=(2, 3, D)).astype(np.float32)
-    logits = module.apply(variables, x, method="logits")
-    np.testing.assert_allclose(logits, x @ table.T, atol=1e-5)
-    assert jax.tree.map(jnp.shape, variables) == {"params": {"table": (V, D)}}
-
-
-def test_logits_are_float32_whatever_the_computation():
-    """Catches a softmax over bfloat16 scores, whose 8 bits blur the loss."""
-    module, variables, _ = embedding("bfloat16")
+def test_sums_of_bfloat16_are_float32():
+    """Catches a softmax over rounded scores, and gradients of a frequent token that end at 256."""
+    module = Embedding(ModelConfig(d_model=D, dtype="bfloat16"), V)
+    variables, ids = {"params": random_params(module.init, np.arange(3))}, np.full(4096, 3)
     x = module.apply(variables, jnp.arange(3))
     assert x.dtype == jnp.bfloat16
     assert module.apply(variables, x, method="logits").dtype == jnp.float32
-
-
-def test_the_gradients_of_a_frequent_token_are_added_in_float32():
-    """Catches a sum in bfloat16, which stays at 256 however often a token occurs."""
-    module, variables, _ = embedding("bfloat16")
-    ids = np.full(4096, 3, np.int32)
     total = jax.grad(lambda v: module.apply(v, ids).astype(jnp.float32).sum())(variables)
     np.testing.assert_allclose(total["params"]["table"][3], 4096 * D**0.5, rtol=1e-2)
 

@@ -8,7 +8,7 @@ from configs import gpt2
 from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import tiny_config
 from transformer.data.rows.lm_batches import WindowBatch
-from transformer.model.decoder_only import CausalLM
+from transformer.model.single_stack import CausalLM
 
 BLANK = WindowBatch.zeros(1, 1)
 

@@ -6,25 +6,11 @@ import jax
 import numpy as np
 import pytest
 
+from tests.helpers.attention import equation_1, random_qkv
 from transformer.model import performer_attention as performer
 from transformer.model.performer_attention import performer_attention, random_features
 
-B, N, H = 2, 3, 4
-
-
-def arrays(length, width=H, scale=1.0, rows=B, heads=N):
-    """query, key and value, each [B, T, N, H] at random."""
-    rng = np.random.default_rng(0)
-    shape = rows, length, heads, width
-    return [(scale * rng.normal(size=shape)).astype(np.float32) for _ in range(3)]
-
-
-def full_attention(query, key, value, mask):
-    """Equation (1) in numpy; a query that sees nothing gets zeros."""
-    logits = np.einsum("BTNH,BSNH->BNTS", query, key) / np.sqrt(query.shape[-1])
-    exp = np.exp(logits) * mask
-    weights = exp / np.maximum(exp.sum(-1, keepdims=True), 1e-30)
-    return np.einsum("BNTS,BSNH->BTNH", weights, value)
+H = 4
 
 
 def error(num_features, length=64, width=16):
@@ -32,9 +18,9 @@ def error(num_features, length=64, width=16):
 
     Queries and keys have entries of deviation 0.5: with longer ones it is no approximation at all.
     """
-    query, key, value = arrays(length, width, rows=2, heads=4)
+    query, key, value = random_qkv(length, width=width, heads=4)
     query, key = query / 2, key / 2
-    expected = full_attention(query, key, value, True)
+    expected = equation_1(query, key, value)
     run = jax.jit(partial(performer_attention, num_features=num_features))
     ours = run(query, key, value)
     return float(np.sqrt(((ours - expected) ** 2).mean() / (expected**2).mean()))
@@ -50,7 +36,7 @@ def test_the_performers_error_falls_with_its_features():
 
 def test_the_performer_sees_exactly_the_keys_it_may():
     """Catches a padded key that is summed up, or that sets the scale of the others."""
-    query, key, value = arrays(12)
+    query, key, value = random_qkv(12)
     features = random_features(32, H)
     longest = features[(features**2).sum(1).argmax()]
     mask = (np.arange(12) < [[12], [7]])[:, None, None]
@@ -75,7 +61,7 @@ def squares_and_gradient(qkv, mask):
 def test_the_performer_is_finite(scale):
     """Catches exponentials that overflow, sums that vanish, and a row without any key."""
     mask = (np.arange(12) < [[12], [0]])[:, None, None]
-    total, gradients = squares_and_gradient(arrays(12, scale=scale), mask)
+    total, gradients = squares_and_gradient(random_qkv(12, scale=scale), mask)
     assert np.isfinite(total) and all(np.isfinite(g).all() for g in gradients)
 
 
@@ -98,7 +84,7 @@ def test_sums_along_the_row_are_those_of_the_pairs_that_the_mask_shows(monkeypat
     Of 37 positions in chunks of 8; in one chunk queries meet keys.
     """
     monkeypatch.setattr(performer, "CHUNK", chunk)
-    qkv, length = arrays(37), 37
+    qkv, length = random_qkv(37), 37
     segments = np.array([np.repeat([1, 2, 3], [11, 13, 13]), np.repeat([1, 2, 3], [1, 16, 20])])
     same = (segments[:, :, None] == segments[:, None])[:, None]
     causal = np.tril(np.ones((length, length), bool))
@@ -110,7 +96,7 @@ def test_sums_along_the_row_are_those_of_the_pairs_that_the_mask_shows(monkeypat
 
 def test_gradients_of_the_sums_along_the_row(monkeypatch):
     """Catches NaN of queries that see nothing, and a gradient that ends with its chunk."""
-    qkv, causal = arrays(20), np.tril(np.ones((20, 20), bool))
+    qkv, causal = random_qkv(20), np.tril(np.ones((20, 20), bool))
     mask = (causal & (np.arange(20) < 18))[None, None]  # the last two are padding
     mask[..., 18:, :] = False
 

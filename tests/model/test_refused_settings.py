@@ -38,10 +38,7 @@ def settings(text):
         (HARD | settings("attention_dropout_rate=0.1"), "hard has no weights to drop"),
         (HARD | {"task": "masked_lm"}, "it is for task=translation, not masked_lm"),
         (HARD | LM, "to the source: it is for task=translation"),
-        (
-            LM | settings("attention=location"),
-            "to the source: it is for task=translation",
-        ),
+        (LM | settings("attention=location"), "to the source: it is for task=translation"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(changes, sentence):

@@ -11,7 +11,6 @@ from tests.helpers.tiny_models import (
     tiny_config,
 )
 from transformer.model.attention import MultiHeadAttention, causal_mask
-from transformer.model.encoder_only import ImageClassifier
 from transformer.model.layers import Stack
 from transformer.model.relative_positions import (
     T5Positions,
@@ -19,6 +18,7 @@ from transformer.model.relative_positions import (
     make_relative_positions,
     range_of_offset,
 )
+from transformer.model.single_stack import ImageClassifier
 
 SCHEMES = ["rotary", "relative", "t5", "alibi"]
 B, T, D, N, H = 2, 40, 16, 2, 8

@@ -14,11 +14,11 @@ from tests.helpers.tiny_models import VOCAB_SIZE, random_params, sentence, tiny_
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.rows.masked_batches import MaskedBatch
-from transformer.model.decoder_only import CausalLM
-from transformer.model.encoder_only import ImageClassifier, MaskedLM, TextClassifier, pool
 from transformer.model.primitives import as_batch
-from transformer.search.decoding import FREE, HypothesisRules, Limits, search_to_end
+from transformer.model.single_stack import CausalLM, ImageClassifier, MaskedLM, TextClassifier, pool
+from transformer.search.decoding import FREE, HypothesisRules, Limits
 from transformer.search.sampling import Sampling
+from transformer.search.slots import search_to_end
 from transformer.special_tokens import OWN_IDS, SpecialIds
 
 RNG = np.random.default_rng(0)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.helpers.attention import equation_1, random_qkv
 from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.performer_attention import performer_attention
 from transformer.model.sparse_attention import (
@@ -18,47 +19,26 @@ from transformer.model.sparse_attention import (
 
 local_attention = partial(sparse_attention, pattern="local")
 
-B, N, H = 2, 3, 4
-
-
-def arrays(length, width=H, scale=1.0, rows=B, heads=N):
-    """query, key and value, each [B, T, N, H] at random."""
-    rng = np.random.default_rng(0)
-    shape = rows, length, heads, width
-    return [(scale * rng.normal(size=shape)).astype(np.float32) for _ in range(3)]
-
-
-def band(length, block):
-    """The window by definition: [T, T], |t - s| <= block."""
-    return np.array([[abs(t - s) <= block for s in range(length)] for t in range(length)])
-
-
-def sentence_starts(mask, length):
-    """Where the sentence of each position of a row begins: behind a key that no query sees next."""
-    starts = np.zeros((B, length), int)
-    for b in range(B):
-        for t in range(1, length):
-            goes_on = np.broadcast_to(mask, (B, N, length, length))[b, :, t, t - 1].any()
-            starts[b, t] = starts[b, t - 1] if goes_on else t
-    return starts
+B, N = 2, 3
 
 
 def seen_by_definition(pattern, mask, length, block):
     """The pattern of Child et al. under a mask: [B, N, T, T]."""
-    mask = np.True_ if mask is None else mask
-    starts = sentence_starts(mask, length)
+    mask = np.broadcast_to(mask is None or mask, (B, N, length, length))
     seen = np.zeros((B, length, length), bool)
     for b in range(B):
-        for t in range(length):
-            for s in range(length):
-                place = (s - starts[b, s]) % block
-                blocks = t - (t - starts[b, t]) % block, s - place
-                seen[b, t, s] = {
-                    "local": abs(t - s) <= block,
-                    "strided": abs(t - s) <= block or (t - s) % block == 0,
-                    "fixed": blocks[0] == blocks[1] or place >= block - max(1, block // 16),
-                }[pattern]
-    return np.broadcast_to(seen[:, None] & mask, (B, N, length, length))
+        starts = np.zeros(length, int)  # of the sentence of each position
+        for t in range(1, length):  # it begins behind a key that the next query does not see
+            starts[t] = starts[t - 1] if mask[b, :, t, t - 1].any() else t
+        for t, s in np.ndindex(length, length):
+            place = (s - starts[s]) % block
+            blocks = t - (t - starts[t]) % block, s - place
+            seen[b, t, s] = {
+                "local": abs(t - s) <= block,
+                "strided": abs(t - s) <= block or (t - s) % block == 0,
+                "fixed": blocks[0] == blocks[1] or place >= block - max(1, block // 16),
+            }[pattern]
+    return seen[:, None] & mask
 
 
 def masks(length):
@@ -73,14 +53,6 @@ def masks(length):
         "packed": (segments[:, :, None] == segments[:, None])[:, None] & causal,
         "heads": rng.random((1, N, length, length)) < 0.8,
     }
-
-
-def full_attention(query, key, value, mask):
-    """Equation (1) in numpy; a query that sees nothing gets zeros."""
-    logits = np.einsum("BTNH,BSNH->BNTS", query, key) / np.sqrt(query.shape[-1])
-    exp = np.exp(logits) * mask
-    weights = exp / np.maximum(exp.sum(-1, keepdims=True), 1e-30)
-    return np.einsum("BNTS,BSNH->BTNH", weights, value)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +73,7 @@ def full_attention(query, key, value, mask):
 )
 def test_it_is_full_attention_where_the_pattern_lets_it_see(length, block, kinds, patterns):
     """Catches a pattern one position off, a key met twice, a lost last block, a misread mask."""
-    qkv = arrays(length)
+    qkv = random_qkv(length)
     cases = [(pattern, masks(length)[kind]) for pattern in patterns for kind in kinds]
 
     @jax.jit
@@ -114,18 +86,18 @@ def test_it_is_full_attention_where_the_pattern_lets_it_see(length, block, kinds
     for (pattern, mask), ours in zip(cases, run([mask for _, mask in cases]), strict=True):
         seen = seen_by_definition(pattern, mask, length, block)
         sees_any = seen.any(-1).swapaxes(1, 2)
-        expected = full_attention(*qkv, seen)
+        expected = equation_1(*qkv, seen)
         np.testing.assert_allclose(ours[sees_any], expected[sees_any], atol=1e-5, err_msg=pattern)
         assert np.isfinite(ours).all()
 
 
 @pytest.mark.parametrize("length", [6, 23])
-def test_gradients_of_local_are_those_of_full_attention(length):
+def test_gradients_of_local_are_those_of_equation_1(length):
     """Catches a gradient lost where blocks overlap, and NaN of queries that see nothing."""
-    qkv, mask = arrays(length), masks(length)["packed"]
+    qkv, mask = random_qkv(length), masks(length)["packed"]
     mask[0, 0, 2] = False
-    seen = mask & band(length, 3)
-    is_counted = seen.any(-1).swapaxes(1, 2)[..., None]
+    seen = seen_by_definition("local", mask, length, 3)
+    is_counted = seen.any((1, 3))[..., None, None]
 
     def gradient(attention):
         return jax.grad(lambda qkv: ((attention(*qkv) * is_counted) ** 2).sum())
@@ -142,7 +114,7 @@ def test_local_drops_weights_and_knows_bfloat16(length):
 
     Half of every weight is half of the result.
     """
-    qkv, local = arrays(length), partial(local_attention, block=3)
+    qkv, local = random_qkv(length), partial(local_attention, block=3)
 
     @jax.jit
     def run(*qkv):
@@ -169,7 +141,7 @@ def test_the_patterns_of_a_decoder_are_those_of_the_paper():
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_packed_sentence_is_the_same_alone(pattern):
     """Catches blocks on a grid: a sentence would depend on where its row has it."""
-    qkv, sentences = arrays(24), (slice(0, 11), slice(11, 24))
+    qkv, sentences = random_qkv(24), (slice(0, 11), slice(11, 24))
     segments = np.repeat([[1, 2]], [11, 13], axis=1)
     mask = (segments[:, :, None] == segments[:, None])[:, None]
     run = jax.jit(partial(sparse_attention, block=2, pattern=pattern))
@@ -189,6 +161,6 @@ def test_arithmetic_grows_slower_than_the_square_of_the_length(pattern, most):
         attention = partial(performer_attention, num_features=32)
 
     def flops(length):
-        return jax.jit(attention).lower(*arrays(length, rows=1)).cost_analysis()["flops"]
+        return jax.jit(attention).lower(*random_qkv(length, rows=1)).cost_analysis()["flops"]
 
     assert 3.9 < flops(2048) / flops(512) < most

@@ -9,8 +9,8 @@ import pytest
 from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_config
 from transformer.model.attention import causal_mask
 from transformer.model.costs import stack_flops
-from transformer.model.decoder_only import CausalLM
 from transformer.model.layers import Stack
+from transformer.model.single_stack import CausalLM
 from transformer.model.transformer_xl import segment_memory_mask
 
 T, M, L = 2, 3, 6

@@ -21,8 +21,8 @@ from tests.helpers.fake_model import (
     trim,
 )
 from transformer.search.beam_search import BeamSearch
-from transformer.search.decoding import advance, search_to_end
 from transformer.search.sampling import Sampling
+from transformer.search.slots import Sentences, advance, search_to_end, start_slots
 
 # Tests search with equal shapes and rules where they can: those share one compiled program.
 LENGTHS, WIDTH, ALPHA = (9, 4, 7), 3, 1.5
@@ -173,13 +173,14 @@ ENDLESS = BeamSearch(make_rules(min_length=12), 2)  # each uses all positions th
 def test_a_search_in_several_parts_is_the_search_in_one(stops):
     """Catches a position searched twice or left out where one part ends and the next begins."""
     limits, model = make_limits([12, 3, 7]), FakeModel(3)
-    state = jax.jit(ENDLESS.start, static_argnums=1)(np.zeros((3, 2), np.uint32), 12)
-    run = jax.jit(partial(advance, ENDLESS, model.step_fn))
-    whole = run(limits, state, model.cache(2), 0, 12)
-    assert ENDLESS.is_finished(limits, whole[0]).all()
-    parts = state, model.cache(2)
-    for start, stop in itertools.pairwise((0, *stops)):
-        parts = run(limits, *parts, start, stop)
+    sentences = Sentences(None, limits, np.zeros((3, 2), np.uint32), None)
+    start = start_slots(ENDLESS, sentences, model.cache(2), 12)
+    run = jax.jit(partial(advance, ENDLESS, lambda encoded: model.step_fn))
+    whole = parts = run(start, 12)
+    assert ENDLESS.is_finished(limits, whole.state).all()
+    parts = start
+    for before, stop in itertools.pairwise((0, *stops)):
+        parts = run(parts, stop - before)
     jax.tree.map(np.testing.assert_array_equal, parts, whole)
 
 

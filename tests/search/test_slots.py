@@ -18,7 +18,7 @@ from tests.helpers.fake_model import (
 )
 from tests.helpers.rings import others_long
 from transformer.data.rows.ragged import Ragged
-from transformer.search import continuation, options
+from transformer.search import options
 from transformer.search import programs as programs_module
 from transformer.search.corpus_search import CorpusSearch
 from transformer.search.decoding import FREE, Limits
@@ -215,6 +215,6 @@ def test_slots_as_in_their_example():
 
 def test_examples_are_true():
     """Catches an example in a docstring that is no longer what the function returns."""
-    for module in (programs_module, continuation, options):
+    for module in (programs_module, options):
         result = doctest.testmod(module)
         assert result.attempted and not result.failed

@@ -23,9 +23,9 @@ from transformer.data.rows.images import fill_images, to_patches
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.tokenizers.files import Tokenizer, parse_tokenizers
 from transformer.files.reading import read_file
-from transformer.model.decoder_only import CausalLM
 from transformer.model.encoder_decoder import Transformer
-from transformer.model.encoder_only import (
+from transformer.model.single_stack import (
+    CausalLM,
     ImageClassifier,
     MaskedLM,
     TextClassifier,

@@ -1,11 +1,12 @@
 """Plans an ablation: the configuration of each of its rows, checked before anything is trained."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transformer.config import Config
 from transformer.config.python_files import explaining_errors, run_file
+from transformer.console import say
 
 Changes = Mapping[str, Any]  # {setting: value, or function of the base's configuration}
 STEP_SETTINGS = (  # they count steps, and go along with `training.num_train_steps`
@@ -39,9 +40,7 @@ class Row:
         return ", ".join(changes) or "the base"
 
 
-def read_rows(
-    path: str, base: Config, names: Sequence[str], say: Callable[[str], object]
-) -> list[Row]:
+def read_rows(path: str, base: Config, names: Sequence[str]) -> list[Row]:
     """Returns the rows of a Python file with ROWS, and perhaps PUBLISHED, as `plan_rows` does.
 
     Raises ValueError, which names the file.
@@ -51,23 +50,20 @@ def read_rows(
         rows = getattr(module, "ROWS", None)
         if not isinstance(rows, Mapping) or not rows:
             raise ValueError('it must define ROWS = {"name": {"group.setting": value}}.')
-        published = getattr(module, "PUBLISHED", {})
-        return plan_rows(base, rows, names, published=published, say=say)
+        return plan_rows(base, rows, names, getattr(module, "PUBLISHED", {}))
 
 
 def plan_rows(
     base: Config,
     rows: Mapping[str, Changes],
-    names: Sequence[str] = (),
-    *,
-    published: Mapping[str, Mapping[str, float]] | None = None,
-    say: Callable[[str], object] = print,
+    names: Sequence[str],
+    published: Mapping[str, Mapping[str, float]],
 ) -> list[Row]:
     """Returns the rows with these names, the first being what the others are compared with.
 
     names: none for all. A row that is no other model than one before it, as rounding can make it
-    with a small base, is left out, which `say` is told. Raises ValueError for an unknown name, or
-    a row whose settings cannot be used.
+    with a small base, is left out. Raises ValueError for an unknown name, or a row whose settings
+    cannot be used.
     """
     planned: list[Row] = []
     for name in names or rows:
@@ -77,12 +73,11 @@ def plan_rows(
             config = base.with_values(rows[name]).validate()
         except (AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"row {name}: {error}") from error
-        same = [row.name for row in planned if row.config == config]
+        same = next((row.name for row in planned if row.config == config), None)
         if same:
-            say(f"row {name} is left out: with this base it is the same as {same[0]}")
-            continue
-        changes = base.differences(config)
-        planned.append(Row(name, config, changes, (published or {}).get(name, {})))
+            say(f"row {name} is left out: with this base it is the same as {same}")
+        else:
+            planned.append(Row(name, config, base.differences(config), published.get(name, {})))
     return planned
 
 

@@ -1,6 +1,7 @@
 """The attention weights of one example, of any model of the family, and pictures of them."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,8 +12,9 @@ from transformer.checkpoint.restore import Run, restore
 from transformer.data.rows.encoded_texts import encode_texts, encode_words
 from transformer.data.rows.images import load_images, to_patches
 from transformer.data.rows.lm_batches import encode_text
+from transformer.evaluation import plots
 from transformer.evaluation.evaluation_set import read_examples
-from transformer.evaluation.plots import AttentionMap, plot_attention
+from transformer.evaluation.plots import AttentionMap
 from transformer.inference.scoring import weights_of
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
@@ -37,8 +39,7 @@ def draw_attention(
 ) -> AttentionMap:
     """Draws the attention of a run of one example, and returns what was drawn.
 
-    A run of one stack draws its self-attention, a translation the attention of the translation that
-    is found.
+    A run of one stack draws its self-attention, a translation that of the translation found.
 
     Args:
       picture: the file, whose suffix says of which kind.
@@ -69,7 +70,8 @@ def draw_attention(
         restored = restore(run, checkpoint, **compute)
         drawn = self_attention_map(restored, example, each_head=each_head)
     if jax.process_index() == 0:
-        plot_attention(drawn, str(picture))
+        draw = partial(plots.draw_attention, attention=drawn, title=drawn.translation)
+        plots.save_picture(draw, str(picture))
     return drawn
 
 
@@ -127,21 +129,24 @@ def _panels(weights: np.ndarray, each_head: bool) -> np.ndarray:
 
 def _inputs(run: Run, example: str | np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Returns the input of the model, a batch of one, and the names of its positions."""
+    config = run.config
     if not isinstance(example, str):
-        size = run.config.data.patch_size
+        size = config.data.patch_size
         patches = to_patches(example[None], size)
         columns = example.shape[1] // size
         names = [f"{1 + i // columns},{1 + i % columns}" for i in range(patches.shape[1])]
-        return patches, ["class"] * (run.config.model.pooling != "mean") + names
-    tokenizer = run.tokenizers[0]
-    if task_kind(run.config.task) == "language_model":
+        return patches, ["class"] * (config.model.pooling != "mean") + names
+    tokenizer, kind = run.tokenizers[0], task_kind(config.task)
+    if kind == "language_model":
         ids = encode_text(tokenizer, example.split("\n"))[:-1]
         if not tokenizer.line_breaks_are_text:  # such models see a text without EOS before it
             ids = np.append(tokenizer.special.eos, ids)
-    elif task_kind(run.config.task) == "token_classification":
-        ids = encode_words(tokenizer, [example], run.config.model)[0][0]
+    elif kind == "token_classification":
+        ids = encode_words(tokenizer, [example], config.model)[0][0]
     else:
-        ids = encode_texts(tokenizer, [example], run.config.model)[0]
-    if len(ids) > (longest := run.config.data.row_length):
-        raise ValueError(f"The text has {len(ids)} tokens, the model takes {longest}: shorten it.")
+        ids = encode_texts(tokenizer, [example], config.model)[0]
+    if len(ids) > config.data.row_length:
+        raise ValueError(
+            f"The text has {len(ids)} tokens, the model takes {config.data.row_length}: shorten it."
+        )
     return ids[None].astype(np.int32), tokenizer.pieces(ids)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -22,9 +21,14 @@ def evaluate_classifier(
 ) -> TaskScores:
     """Returns the scores of a classifier on `examples`, whose true classes are `labels`.
 
-    examples: as `Classifier.classify` takes them. corpus: the name of the test set.
+    examples: as `Classifier.classify` takes them. corpus: the name of the test set. Raises
+    ValueError for a label that is none of the run's classes.
     """
     names = classifier.labels.names
+    for label in set(labels).difference(names):
+        known = ", ".join(names)
+        raise ValueError(f"The references are classes of the run ({known}), not {label!r}.")
+    answers = classifier.classify(examples)
     rows = [
         {
             "text": example if isinstance(example, str) else None,
@@ -32,9 +36,7 @@ def evaluate_classifier(
             "found": answer.label,
             "probabilities": answer.probabilities,
         }
-        for example, label, answer in zip(
-            examples, labels, classifier.classify(examples), strict=True
-        )
+        for example, label, answer in zip(examples, labels, answers, strict=True)
     ]
     details = _confusion_lines(names, Counter((row["label"], row["found"]) for row in rows))
     if classifier.num_truncated:
@@ -63,32 +65,34 @@ def _confusion_lines(names: Sequence[str], confusions: Counter[tuple[str, str]])
     """
     if len(names) > MOST_IN_TABLE:
         wrong = Counter({pair: n for pair, n in confusions.items() if pair[0] != pair[1]})
-        rows = [[*pair, f"{count:,}"] for pair, count in wrong.most_common(MOST_IN_TABLE)]
-        title = f"the {len(rows)} most frequent confusions of {len(wrong):,}:"
-        return [title, *plain_table(rows, "llr", ["class", "found", "examples"])]
-    rows = []
+        most = wrong.most_common(MOST_IN_TABLE)
+        title = f"the {len(most)} most frequent confusions of {len(wrong):,}:"
+        rows = [["class", "found", "examples"], *([*pair, f"{count:,}"] for pair, count in most)]
+        return [title, *plain_table(rows, "llr")]
+    rows = [["", *names, "recall"]]
     for true in names:
         counts = [confusions[true, name] for name in names]
         recall = counts[names.index(true)] / max(1, sum(counts))
         rows.append([true, *(f"{count:,}" for count in counts), f"{recall:.1%}"])
     title = "examples of each class (rows), by the class that was found (columns):"
-    return [title, *plain_table(rows, "lr", ["", *names, "recall"])]
+    return [title, *plain_table(rows, "lr")]
 
 
 def evaluate_tagger(
     tagger: Tagger, texts: Sequence[str], labels: Sequence[str], corpus: str
 ) -> TaskScores:
     """Returns the scores of a tagger on texts whose words have `labels`, with spaces between."""
-    answers, expected = tagger.tag(texts), [row.split() for row in labels]
+    answers = tagger.tag(texts)
     rows = [
         {"text": text, "labels": label, "found": " ".join(answer)}
         for text, label, answer in zip(texts, labels, answers, strict=True)
     ]
     texts_cut = f"{quantity(tagger.num_truncated, 'text')} cut at data.row_length tokens"
+    expected, direction = [row.split() for row in labels], f"{len(tagger.labels.names)} labels"
     return TaskScores(
         checkpoint=tagger.run.checkpoint,
         corpus=corpus,
-        scores=score_labels(expected, answers, f"{len(tagger.labels.names)} labels"),
+        scores=score_labels(expected, answers, direction),
         details=[f"{texts_cut}: the rest counts as wrong"] if tagger.num_truncated else [],
         samples=[
             f"  text    {row['text']}\n  labels  {row['labels']}\n  found   {row['found']}\n"
@@ -107,7 +111,7 @@ def score_labels(
     """
     rows = zip(expected, answers, strict=True)
     is_right = [a == b for row in rows for a, b in zip(*row, strict=True)]
-    scores = {"accuracy": replace(accuracy(is_right, direction), unit="words")}
+    scores = {"accuracy": accuracy(is_right, direction, unit="words")}
     spans, answer_spans = ([{*entities(row)} for row in side] for side in (expected, answers))
     num_right = sum(len(a & b) for a, b in zip(spans, answer_spans, strict=True))
     num_expected, num_answers = (sum(map(len, side)) for side in (spans, answer_spans))

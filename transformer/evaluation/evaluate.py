@@ -2,7 +2,7 @@
 
 import errno
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,32 +12,38 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.checkpoints import open_for_reading
 from transformer.checkpoint.restore import restore
-from transformer.console import phase, say, showing_phases, silence
-from transformer.evaluation import comparison
+from transformer.config import Config
+from transformer.console import counted, phase, say, showing_phases, silence
+from transformer.evaluation.attention_maps import translation_map
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.comparison import (
-    ComparedRun,
     Comparison,
     check_comparable,
+    compare_runs,
     compared_run,
 )
-from transformer.evaluation.evaluation_set import (
-    EvaluationSet,
-    read_examples,
+from transformer.evaluation.evaluation_set import EvaluationSet, read_examples
+from transformer.evaluation.metrics import (
+    Reference,
+    all_references,
+    check_metrics,
+    check_tokenisation,
 )
-from transformer.evaluation.metrics import Reference
-from transformer.evaluation.results import bounded_name, path_name, results_name, scored_otherwise
+from transformer.evaluation.results import bounded_name, results_name
 from transformer.evaluation.scores import TaskScores
-from transformer.evaluation.translation import evaluate_translator
+from transformer.evaluation.translation import Evaluation, make_evaluation, make_segments
 from transformer.exit_codes import ResumableError
 from transformer.files.reading import reason_of
 from transformer.inference.encoders import Classifier
+from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.registry import TASKS, task_kind
 from transformer.search.options import SearchOptions
 from transformer.workdir import WorkDir, split_checkpoint
 
+MAP_WORDS = 8  # length of the sentences whose attention is drawn: short enough to be read
+SEARCH = ("beam_size", "alpha", "length_penalty", "max_extra_length")  # kept with the scores
 READ_ONLY = (None, errno.EACCES, errno.EPERM, errno.EROFS)  # None: of an object store
 
 
@@ -85,16 +91,18 @@ def evaluate(
     """
     with showing_phases() if verbose else silence():
         what = {"split": split, "corpus": corpus, "files": files, "test_set": test_set}
-        compute = {"dtype": dtype, "batch_size": batch_size}
-        scoring = _Scoring(workdir, str(checkpoint), what, compute, search, ensemble)
-        examples = scoring.read_examples(sources=sources, references=references)
+        compute = {"corpus": corpus or "", "dtype": dtype, "batch_size": batch_size}
+        given = {"sources": sources, "references": references}
+        run, checkpoint = WorkDir(workdir, writes=jax.process_index() == 0), str(checkpoint)
+        config, examples = _prepare(run, search, **what, **given)
         scored = []
-        for scores in scoring.each(examples):
+        for scores in _score(run, checkpoint, examples, ensemble, search, **compute):
             on_scores(scores)
             scored.append(scores)
         if save:
-            rows = {"checkpoints": scored} if scoring.kind == "translation" else {}
-            _save(lambda: scored[-1].save(scoring.run, scoring.results_name(examples), **rows))
+            how = {"corpus": corpus, "dtype": dtype, "ensemble": ensemble, "search": search}
+            name = results_name(config, examples.name, checkpoint, **how)
+            _save(scored[-1].save, run, name, scored)
     return scored[-1]
 
 
@@ -122,123 +130,133 @@ def compare(
     """
     with showing_phases() if verbose else silence():
         what = {"split": split, "corpus": corpus, "files": files, "test_set": test_set}
-        compute = {"dtype": dtype, "batch_size": batch_size}
-        scoring = _Scoring(workdir, str(checkpoint), what, compute, search)
-        named = [(scoring.run, scoring.checkpoint)]
-        for path, name in map(split_checkpoint, others):
-            named.append((WorkDir(path), name or "default"))
-        for run, name in named:
-            config = run.load_config()
-            check_comparable(scoring.config, config, str(run.path))
-            open_for_reading(run, config).check(name)
-        examples = scoring.read_examples()
-        runs = [scoring.compared_run(run, name, examples) for run, name in named]
+        run, checkpoint = WorkDir(workdir, writes=jax.process_index() == 0), str(checkpoint)
+        runs = [(WorkDir(path), name or "default") for path, name in map(split_checkpoint, others)]
+        runs.insert(0, (run, checkpoint))
+        for other, name in runs:
+            check_comparable(run.load_config(), other.load_config(), str(other.path))
+            open_for_reading(other, other.load_config()).check(name)
+        config, examples = _prepare(run, search, **what)
+        compared = []
+        for other, name in runs:  # one model in memory at a time
+            with phase(f"scoring {other.path}"):
+                options = {"dtype": dtype, "batch_size": batch_size}
+                (result,) = _score(other, name, examples, (), search | {"num_maps": 0}, **options)
+            best = result.primary
+            say(f"{other.path}, checkpoint {result.checkpoint}: {best.name} {best.figures}")
+            compared.append(compared_run(other.path, result.to_json(), result.segments))
         with phase(f"testing the differences between {len(runs)} runs"):
-            result = comparison.compare(runs)
+            comparison = compare_runs(compared)
         if save:
-            names = ["compare", scoring.results_name(examples), "with", *result.names[1:]]
-            folder = bounded_name("_".join(names))
-            _save(lambda: result.save(scoring.run, folder))
+            how = {"corpus": corpus, "dtype": dtype, "search": search}
+            name = results_name(config, examples.name, checkpoint, **how)
+            folder = bounded_name("_".join(["compare", name, "with", *comparison.names[1:]]))
+            _save(comparison.save, run, folder)
+    return comparison
+
+
+def evaluate_translator(
+    translator: Translator,
+    pairs: Sequence[tuple[str, Reference]],
+    corpus: str,
+    *,
+    num_maps: int = 3,
+    metrics: Sequence[str] = (),
+    **options: Any,
+) -> Evaluation:
+    """Returns the evaluation of a translator on pairs (source, reference or tuple of several).
+
+    corpus: the name of the test set. num_maps: number of sentences whose attention is kept.
+    metrics: further ones, as `check_metrics` knows them. options: of the search, as
+    `Translator.translate` takes them. The perplexity is that of the first references. Several hosts
+    share the work.
+    """
+    config = translator.config
+    check_tokenisation(config.data.bleu_tokenize)  # before anything is compiled
+    check_metrics(metrics)
+    sources = [source for source, _ in pairs]
+    references = [all_references(reference) for _, reference in pairs]
+
+    def translate(part: Sequence[str]) -> list[dict[str, Any]]:
+        return [vars(t) for t in translator.translate(list(part), **options)]
+
+    def score(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
+        scored = translator.score(*([pair[side] for pair in part] for side in (0, 1)))
+        return [(reference.log_prob, reference.num_pieces) for reference in scored]
+
+    translations = [Translation(**each) for each in hosts.split_over_hosts(translate, sources)]
+    first = [(source, texts[0]) for source, texts in zip(sources, references, strict=True)]
+    scored = hosts.split_over_hosts(score, first)
+    with phase("computing the scores and their intervals"):
+        result = make_evaluation(
+            config,
+            make_segments(
+                [translator.source_tokenizer.join_pieces(text) for text in sources],
+                [tuple(map(translator.tokenizer.join_pieces, texts)) for texts in references],
+                translations,
+                [log_prob for log_prob, _ in scored],
+                config.data.languages,
+            ),
+            [length for _, length in scored],
+            num_cut=sum(translation.is_cut for translation in translations),
+            further_metrics=metrics,
+            checkpoint=translator.run.checkpoint,
+            step=translator.run.step,
+            num_averaged=translator.run.num_averaged,
+            corpus=corpus,
+            search={name: getattr(config.decoding, name) for name in SEARCH} | options,
+            vocab_size=translator.tokenizer.vocab_size,
+            longest_source=translator.largest_bucket(),
+        )
+    whole = [index for index, t in enumerate(translations) if t.text and not t.is_cut]
+    whole.sort(key=lambda index: abs(len(sources[index].split()) - MAP_WORDS))
+    result.maps = [
+        translation_map(translator, sources[index], translations[index])
+        for index in counted(whole[:num_maps], "computing attention maps", len(whole[:num_maps]))
+    ]
     return result
 
 
-class _Scoring:
-    """A run, what it is to be scored on, and how. what: arguments of `read_examples`."""
+def _prepare(run: WorkDir, search: Mapping[str, Any], **what: Any) -> tuple[Config, EvaluationSet]:
+    """Returns the configuration of the run and what it is scored on, the same on all hosts.
 
-    def __init__(
-        self,
-        workdir: PathLike,
-        checkpoint: str,
-        what: dict[str, Any],
-        compute: dict[str, Any],
-        search: dict[str, Any],
-        ensemble: Sequence[PathLike] = (),
-    ) -> None:
-        self.run = WorkDir(workdir, writes=jax.process_index() == 0)
-        self.config = self.run.load_config()
-        self.kind = task_kind(self.config.task)
-        self.checkpoint, self.what, self.compute = checkpoint, what, compute
-        self.search, self.ensemble = search, ensemble
-        if self.kind == "translation":
-            options = {name: value for name, value in search.items() if name != "metrics"}
-            SearchOptions.from_config(self.config.decoding, **options)  # refuses wrong values
-        elif search:
-            raise ValueError(f"{next(iter(search))} has no effect on a run of {self.config.task}.")
-
-    def read_examples(self, **given: Any) -> EvaluationSet:
-        """Returns what is to be scored, the same on all hosts; given: of a program."""
-        examples = read_examples(self.run, self.config, **self.what, **given)
-        hosts.check_same("the test set", repr(examples[2:]).encode)
-        return examples
-
-    def each(self, examples: EvaluationSet) -> Iterator[TaskScores]:
-        """Yields the scores of each checkpoint."""
-        if self.kind == "translation":
-            for translator in self._translators():
-                yield evaluate_translator(translator, examples.pairs, examples.title, **self.search)
-        elif len(examples.sources):
-            yield self._score_given(examples)
-        else:
-            options = {"corpus": self.config.data.corpus, **self.compute}
-            task = TASKS[self.config.task]
-            yield task.score_split(self.run, self.checkpoint, examples.name, **options)
-
-    def _translators(self) -> Iterator[Translator]:
-        if self.ensemble:
-            runs = [self.run, *self.ensemble]
-            yield Translator.from_checkpoints(runs, self.checkpoint, **self.compute)
-        else:
-            names = choose_checkpoints(self.run, self.checkpoint)
-            yield from each_checkpoint(self.run, names, **self.compute)
-
-    def _score_given(self, examples: EvaluationSet) -> TaskScores:
-        classifier = Classifier.from_checkpoint(self.run, self.checkpoint, **self.compute)
-        for label in set(examples.references).difference(classifier.labels.names):
-            names = ", ".join(classifier.labels.names)
-            raise ValueError(f"The references are classes of the run ({names}), not {label!r}.")
-        return evaluate_classifier(classifier, *examples[2:], examples.title)
-
-    def compared_run(self, run: WorkDir, checkpoint: str, examples: EvaluationSet) -> ComparedRun:
-        """Restores and scores a run, whose model nothing refers to when this returns."""
-        with phase(f"scoring {run.path}"):
-            translator = Translator.from_checkpoint(run, checkpoint, **self.compute)
-            pairs = examples.pairs, examples.title
-            result = evaluate_translator(translator, *pairs, num_maps=0, **self.search)
-        best = result.primary
-        say(f"{run.path}, checkpoint {result.checkpoint}: {best.name} {best.figures}")
-        return compared_run(run.path, result.to_json(), result.segments)
-
-    def results_name(self, examples: EvaluationSet) -> str:
-        """Returns the name in results/: the set's, and what is not as the run scores itself."""
-        how = scored_otherwise(
-            self.run,
-            self.checkpoint,
-            corpus=self.what["corpus"],
-            dtype=self.compute["dtype"],
-            search=self.search,
-        )
-        if self.ensemble:
-            how["ensemble"] = "_".join(path_name(str(run)) for run in self.ensemble)
-        return results_name(examples.name, how)
-
-
-def choose_checkpoints(path: PathLike, text: str) -> list[str]:
-    """Returns the names in a list like "best,average:5,200"; "all" stands for every saved step.
-
-    A single name is left to `restore` to check. Raises ValueError if one of several is no name of
-    a checkpoint, or a step that the run at `path` has not saved.
+    what: as of `read_examples`. Raises ValueError for options of the search that do not fit.
     """
-    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    if len(names) == 1 and names != ["all"]:
-        return names
-    run = WorkDir(path)
-    checkpoints = open_for_reading(run, run.load_config())
-    for name in names:
-        if name != "all":
-            checkpoints.check(name)
-    steps = map(str, checkpoints.steps())
-    chosen = [step for name in names for step in (steps if name == "all" else [name])]
-    return list(dict.fromkeys(chosen))
+    config = run.load_config()
+    if task_kind(config.task) == "translation":
+        options = {name: value for name, value in search.items() if name != "metrics"}
+        SearchOptions.from_config(config.decoding, **options)
+    elif search:
+        raise ValueError(f"{next(iter(search))} has no effect on a run of {config.task}.")
+    examples = read_examples(run, config, **what)
+    hosts.check_same("the test set", repr(examples[2:]).encode)
+    return config, examples
+
+
+def _score(
+    run: WorkDir,
+    checkpoint: str,
+    examples: EvaluationSet,
+    ensemble: Sequence[PathLike],
+    search: Mapping[str, Any],
+    *,
+    corpus: str = "",
+    **compute: Any,
+) -> Iterator[Any]:
+    """Yields the scores of each checkpoint; compute: dtype and batch_size, as of `restore`."""
+    task = run.load_config().task
+    if task_kind(task) == "translation":
+        if ensemble:
+            translators = [Translator.from_checkpoints([run, *ensemble], checkpoint, **compute)]
+        else:
+            translators = each_checkpoint(run, choose_checkpoints(run, checkpoint), **compute)
+        for translator in translators:
+            yield evaluate_translator(translator, examples.pairs, examples.title, **search)
+    elif len(examples.sources):
+        classifier = Classifier.from_checkpoint(run, checkpoint, **compute)
+        yield evaluate_classifier(classifier, *examples[2:], examples.title)
+    else:
+        yield TASKS[task].score_split(run, checkpoint, examples.name, corpus=corpus, **compute)
 
 
 def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> Iterator[Translator]:
@@ -264,10 +282,30 @@ def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> It
         raise ValueError(f"None of the checkpoints {', '.join(names)} can be read.")
 
 
-def _save(save: Callable[[], epath.Path]) -> None:
+def choose_checkpoints(path: PathLike, text: str) -> list[str]:
+    """Returns the names in a list like "best,average:5,200"; "all" stands for every saved step.
+
+    A single name is left to `restore` to check. Raises ValueError if one of several is no name of
+    a checkpoint, or a step that the run at `path` has not saved.
+    """
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if len(names) == 1 and names != ["all"]:
+        return names
+    run, chosen = WorkDir(path), []
+    checkpoints = open_for_reading(run, run.load_config())
+    for name in names:
+        if name == "all":
+            chosen += map(str, checkpoints.steps())
+        else:
+            checkpoints.check(name)
+            chosen.append(name)
+    return list(dict.fromkeys(chosen))
+
+
+def _save(save: Callable[..., epath.Path], *arguments: Any) -> None:
     """Saves results and says where; a run of somebody else may be read only."""
     try:
-        file = save()
+        file = save(*arguments)
         report = file.with_name("report.html")
         say(f"scores: {file}" + (f"   report: {report}" if report.exists() else ""))
     except OSError as error:

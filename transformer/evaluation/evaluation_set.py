@@ -1,6 +1,7 @@
 """What a run is scored on: a split of a corpus, given examples, files, or a published test set."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,52 +54,39 @@ def read_examples(
     references: Sequence[Reference] | None = None,
 ) -> EvaluationSet:
     """Returns what `transformer.evaluate` is to score, by its arguments; config: the run's."""
+    is_translation = task_kind(config.task) == "translation"
     if sources is not None and references is not None:
-        return given_set(config, sources, references)
+        return _given_set(config, sources, references)
     if sources is not None or references is not None:
         raise ValueError("sources and references go together: give both, or neither.")
-    if (files or test_set) and task_kind(config.task) != "translation":
+    if (files or test_set) and not is_translation:
         raise ValueError(f"A run of {config.task} is scored on a split: leave out the test set.")
     if test_set:
         return read_published(test_set, "-".join(config.data.languages))
-    return read_files(files) if files else read_split(run, config, split, corpus)
-
-
-def read_split(
-    run: WorkDir, config: Config, split: str | None = None, corpus: str | None = None
-) -> EvaluationSet:
-    """Returns a split of the run's corpus, or of another; None: the configuration's test split.
-
-    config: the run's, in which `corpus` takes the place of its own.
-    """
-    is_translation = task_kind(config.task) == "translation"
-    if corpus and is_translation:
-        Tags(config.data).check_known(corpus)
-    is_own = corpus in (None, "", config.data.corpus)
-    config.data.corpus = corpus or config.data.corpus
-    split = split or config.data.test_split
-    title = f"{config.data.corpus} {split}"
+    if files:
+        return read_files(files)
+    data = replace(config.data, corpus=corpus or config.data.corpus)
+    split = split or data.test_split
+    examples = EvaluationSet(split, f"{data.corpus} {split}")
     if not is_translation:
-        return EvaluationSet(split, title)
-    pairs = load_evaluation_pairs(config.data, split, read_held_out(run.path) if is_own else None)
-    return EvaluationSet(split, title, *zip(*pairs, strict=True))
+        return examples
+    Tags(config.data).check_known(data.corpus)
+    held_out = read_held_out(run.path) if data.corpus == config.data.corpus else None
+    sources, references = zip(*load_evaluation_pairs(data, split, held_out), strict=True)
+    return examples._replace(sources=sources, references=references)
 
 
 def read_files(files: Sequence[PathLike]) -> EvaluationSet:
     """Returns the lines of a file of sources and of one or several of references."""
-    sources, *references = map(read_lines, files)
-    for texts in references:
-        if len(sources) != len(texts) or not sources:
-            raise ValueError(
-                f"{files[0]} has {len(sources)} lines and its references {len(texts)}; they must "
-                f"pair, and there must be at least one."
-            )
-    if not references:
+    sources, *columns = map(read_lines, files)
+    if not columns:
         raise ValueError(f"There are no references for {files[0]}: name their file, too.")
-    several = list(zip(*references, strict=True))
+    for texts in columns:
+        _check_pairs(sources, texts)
+    references = list(zip(*columns, strict=True))
     name = "stdin" if str(files[0]) == "-" else Path(files[0]).stem
-    identity = checksum(list(zip(sources, several, strict=True)))
-    return EvaluationSet(f"{name}_{identity}", str(files[0]), sources, several)
+    identity = checksum(list(zip(sources, references, strict=True)))
+    return EvaluationSet(f"{name}_{identity}", str(files[0]), sources, references)
 
 
 def read_lines(path: PathLike) -> list[str]:
@@ -114,8 +102,8 @@ def read_published(name: str, direction: str) -> EvaluationSet:
 
     Raises ValueError if sacrebleu has no such test set, or cannot download it.
     """
-    if name not in DATASETS or direction not in DATASETS[name].langpairs:
-        known = [key for key, found in DATASETS.items() if direction in found.langpairs]
+    known = [key for key, dataset in DATASETS.items() if direction in dataset.langpairs]
+    if name not in known:
         raise ValueError(
             f"--test_set is one that sacrebleu has for {direction} ({', '.join(known) or 'none'}), "
             f"not {name!r}; other texts are given with --input and --reference."
@@ -132,7 +120,7 @@ def read_published(name: str, direction: str) -> EvaluationSet:
     return EvaluationSet(name, name, sources, list(zip(*columns, strict=True)))
 
 
-def given_set(
+def _given_set(
     config: Config, sources: Sequence[str] | np.ndarray, references: Sequence[Reference]
 ) -> EvaluationSet:
     """Returns examples of a program; raises ValueError if they do not pair or fit the task."""
@@ -144,10 +132,14 @@ def given_set(
     check_texts(several if may_be_several else references, "references")
     if kind != "images":
         check_texts(sources, "sources")
+    _check_pairs(sources, references)
+    name = f"{GIVEN}_{checksum(sources)}_{checksum(list(references))}"
+    return EvaluationSet(name, GIVEN, sources, list(references))
+
+
+def _check_pairs(sources: Sequence[Any] | np.ndarray, references: Sequence[Any]) -> None:
     if len(sources) != len(references) or not len(sources):
         raise ValueError(
             f"There are {len(sources)} sources and {len(references)} references; they must pair, "
             f"and there must be at least one."
         )
-    name = f"{GIVEN}_{checksum(sources)}_{checksum(list(references))}"
-    return EvaluationSet(name, GIVEN, sources, list(references))

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 from markupsafe import Markup
 
+from transformer.config import Config
 from transformer.evaluation import plots
-from transformer.evaluation.results import changed_settings, origin
-from transformer.evaluation.segments import FAULTS, worst_and_best
+from transformer.evaluation.results import origin
 from transformer.workdir import WorkDir
 
 if TYPE_CHECKING:
@@ -40,29 +40,26 @@ def render(result: Evaluation, workdir: WorkDir, checkpoints: Sequence[TaskScore
             return Markup()
 
     ends = [score.value + (score.interval or 0) for score in result.by_length.values()]
-    return page_template("report.html.jinja").render(
+    return _template("report.html.jinja").render(
         result=result,
         title=str(workdir.path),
         curves=workdir.read_metrics(),
         checkpoints=checkpoints if len(checkpoints) > 1 else (),
-        worst_and_best=worst_and_best(result.segments),
         bar_scale=100 / max([*ends, 1e-9]),  # the longest bar fills its cell
         plots=plots,
         svg=svg,
         missing=missing,
-        faults=FAULTS,
-        settings=changed_settings(workdir),
+        settings=workdir.load_config().differences(Config()) if workdir.has_run else {},
         origin=origin(workdir),
     )
 
 
 def render_comparison(comparison: Comparison) -> str:
     """Returns the report on several runs as HTML."""
-    return page_template("comparison.html.jinja").render(comparison=comparison)
+    return _template("comparison.html.jinja").render(comparison=comparison)
 
 
-@cache
-def page_template(name: str) -> jinja2.Template:
+def _template(name: str) -> jinja2.Template:
     """Returns a template of this package, which escapes all that is put into it."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("transformer.evaluation", "."),

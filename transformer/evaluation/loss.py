@@ -9,25 +9,26 @@ import jax
 from transformer.checkpoint.restore import Run
 from transformer.checkpoint.train_state import Params
 from transformer.console import counted
-from transformer.evaluation.scores import TaskScores, mean_loss
-from transformer.model.loss import LossFn, Sums, make_loss_fn
+from transformer.evaluation.scores import Score, TaskScores
+from transformer.model.loss import LossFn, Sums, make_loss_fn, perplexity
 from transformer.search.programs import one_behind
 
 
-def evaluate_loss(restored: Run, batches: Any, corpus: str, unit: str) -> TaskScores:
-    """Returns the loss of a restored model on `batches`, without dropout or smoothing.
+def evaluate_loss(run: Run, batches: Any, corpus: str, unit: str) -> TaskScores:
+    """Returns the mean loss and the perplexity of `batches`, without dropout or smoothing.
 
     batches: as those of `sum_over_batches`. corpus: the name of the test set. unit: what one target
     is called: "piece" or "masked token".
     """
-    step = jax.jit(make_eval_step(make_loss_fn(restored.model, 0.0)))
-    sums = sum_over_batches(batches, partial(step, jax.device_put(restored.params)))
-    loss, perplexity = mean_loss(sums["nll"], int(sums["tokens"]), unit)
-    return TaskScores(
-        checkpoint=restored.checkpoint,
-        corpus=corpus,
-        scores={"loss": loss, "perplexity": perplexity},
-    )
+    step = jax.jit(make_eval_step(make_loss_fn(run.model, 0.0)))
+    sums = sum_over_batches(batches, partial(step, jax.device_put(run.params)))
+    nll, number = sums["nll"], int(sums["tokens"])
+    signature, units = "smooth:no|dropout:no", f"{unit}s"
+    mean, per = nll / number, f"per {unit}"
+    loss = Score(f"nats {per}", mean, signature, "natural logarithm", number, unit=units)
+    result = Score("perplexity", perplexity(nll, number), signature, per, number, unit=units)
+    scores = {"loss": loss, "perplexity": result}
+    return TaskScores(checkpoint=run.checkpoint, corpus=corpus, scores=scores)
 
 
 def make_eval_step(loss_fn: LossFn, axis_name: str | None = None) -> Callable[[Params, Any], Sums]:

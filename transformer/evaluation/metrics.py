@@ -9,7 +9,7 @@ tokenize: sacrebleu's name for how BLEU splits words: "13a" (mteval), "intl", "z
     "none" for text that is tokenised already.
 num_bootstrap: number of resamples of lines behind the 95% interval; 1: no interval.
 
-Those that compare the lists raise ValueError unless they are of the same length and not empty.
+Scores raise ValueError unless the lists are of the same length and not empty.
 
 COMET (Rei et al. 2020) has a package that needs an older NumPy and protobuf than this one, so its
 program is called, from wherever it is installed: pipx install unbabel-comet.
@@ -20,7 +20,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -56,10 +55,6 @@ def best_tokenisation(language: str) -> str:
 def choose_tokenisation(language: str) -> tuple[str, str]:
     """Returns (the tokenisation for a language that can run here, why it is this one)."""
     best = best_tokenisation(language)
-    if best == "13a":
-        return best, "the usual one"
-    if best == "char":
-        return best, f"sacreBLEU has no tokeniser of its own for {language}"
     try:
         check_tokenisation(best)
     except ValueError:
@@ -69,7 +64,7 @@ def choose_tokenisation(language: str) -> tuple[str, str]:
 
 def tokenisation_note(tokenize: str, language: str) -> str:
     """Returns a warning if BLEU is to count words of a language without spaces, else ""."""
-    if has_spaces(language) or tokenize not in ("13a", "intl"):
+    if has_spaces(language) or tokenize not in TOKENISATIONS:
         return ""
     others = " or ".join(dict.fromkeys((best_tokenisation(language), "char")))
     return (
@@ -94,20 +89,12 @@ def bleu_metric(tokenize: str = "13a", *, lowercase: bool = False) -> BLEU:
     return BLEU(tokenize=tokenize, force=tokenize == "none", lowercase=lowercase)
 
 
-class _LineSignature(Signature):
-    def __init__(self, args: dict[str, Any]) -> None:
-        super().__init__(args)
-        self.info.update(args["facts"])
-
-
 class MeanOverLines(Metric):
     """The mean over lines of a function of (translation, reference), as sacrebleu's metric.
 
     A subclass of sacrebleu's `Metric` fills in these abstract methods, underscored as they are; in
     return it has the same intervals and paired tests as BLEU.
     """
-
-    _SIGNATURE_TYPE = _LineSignature
 
     def __init__(
         self,
@@ -119,6 +106,11 @@ class MeanOverLines(Metric):
         """facts: what the signature says, as {"unit": "line"}. best: of several references."""
         super().__init__()
         self.function, self.label, self.facts, self.best = function, label, facts, best
+
+    def get_signature(self) -> Signature:
+        signature = super().get_signature()
+        signature.info.update(self.facts)
+        return signature
 
     def _preprocess_segment(self, sent: str) -> str:
         return sent
@@ -155,9 +147,11 @@ LINE_ERROR_RATE_ENTRY = MetricEntry(line_error_rate, "WER (whole words)", higher
 def check_metrics(names: Sequence[str]) -> None:
     """Raises ValueError for a name that is neither a metric nor "comet" nor "comet:MODEL"."""
     for name in names:
-        is_comet, known = name.partition(":")[0] == COMET, ", ".join(METRICS)
+        is_comet = name.partition(":")[0] == COMET
         if not is_comet and name not in METRICS:
-            raise ValueError(f"A metric is {known}, comet or comet:MODEL, not {name!r}.")
+            raise ValueError(
+                f"A metric is {', '.join(METRICS)}, comet or comet:MODEL, not {name!r}."
+            )
         if is_comet and not shutil.which("comet-score"):
             raise ValueError("comet needs the program comet-score: pipx install unbabel-comet.")
 
@@ -205,18 +199,14 @@ def score_by(
     return score_with("COMET", metric, numbers, numbers, direction, num_bootstrap)
 
 
-bleu = partial(score_by, "bleu")  # the cased BLEU of a corpus, in percent
-chrf = partial(score_by, "chrf")  # the chrF2 of a corpus, in percent
-
-
 def _comet_scores(model: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[float]:
     """Yields the score of each (source, translation, reference) by a model of COMET.
 
     model: a name at Hugging Face, or the path of a checkpoint.
     """
     model = str(Path(model).absolute()) if Path(model).exists() else model
-    names = ("source", "translation", "reference")
     with tempfile.TemporaryDirectory() as folder:
+        names = ("source", "translation", "reference")
         for name, lines in zip(names, zip(*rows, strict=True), strict=True):
             text = "".join(f"{' '.join(line.split())}\n" for line in lines)
             (Path(folder) / name).write_text(text, encoding="utf-8", errors="replace")
@@ -228,20 +218,29 @@ def _comet_scores(model: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[
     yield from (row["COMET"] for row in scored)
 
 
-def secondary_metrics(tokenize: str = "13a") -> dict[str, Metric]:
-    """Returns the metrics that papers print besides BLEU and chrF2, each under its own name.
+def secondary_scores(
+    translations: Sequence[str],
+    references: Sequence[Reference],
+    direction: str,
+    *,
+    tokenize: str = "13a",
+    num_bootstrap: int = 1,
+) -> list[Score]:
+    """Returns the scores that papers print besides BLEU and chrF2, each under its own name.
 
     Lower-cased international BLEU is what t2t-bleu counts; it stands for the tokenised,
     compound-split BLEU of the Transformer's paper. What BLEU by `tokenize` is already is left out.
     """
     others = TOKENISATIONS if tokenize in (*TOKENISATIONS, "none") else {"char": "by characters"}
-    others = {other: name for other, name in others.items() if other != tokenize}
     metrics: dict[str, Metric] = {"BLEU, lower-cased": bleu_metric(tokenize, lowercase=True)}
-    metrics |= {f"BLEU, {name}": bleu_metric(other) for other, name in others.items()}
-    if "intl" in others:
-        name = f"BLEU, lower-cased, {others['intl']}"
-        metrics[name] = bleu_metric("intl", lowercase=True)
-    return metrics | {"chrF2++": CHRF(word_order=2)}
+    for other, name in others.items():
+        if other != tokenize:
+            metrics[f"BLEU, {name}"] = bleu_metric(other)
+    if "intl" in others and tokenize != "intl":
+        metrics[f"BLEU, lower-cased, {others['intl']}"] = bleu_metric("intl", lowercase=True)
+    metrics["chrF2++"] = CHRF(word_order=2)
+    texts = translations, references, direction, num_bootstrap
+    return [score_with(name, metric, *texts) for name, metric in metrics.items()]
 
 
 def score_with(
@@ -252,11 +251,15 @@ def score_with(
     direction: str,
     num_bootstrap: int = 1,
 ) -> Score:
-    """Returns the score by one of sacrebleu's metrics, under a name of ours.
+    """Returns the score by one of sacrebleu's metrics, under this name.
 
     It has no interval of fewer than `FEWEST_FOR_INTERVAL` sentences, or if num_bootstrap is 1.
     """
-    check_paired(translations, references)
+    if len(translations) != len(references) or not translations:  # sacrebleu would not notice
+        raise ValueError(
+            f"Scoring needs as many translations as references, and at least one; there are "
+            f"{len(translations)} and {len(references)}."
+        )
     num_bootstrap = num_bootstrap if len(references) >= FEWEST_FOR_INTERVAL else 1
     streams = reference_streams(references)
     try:
@@ -287,29 +290,3 @@ def reference_streams(references: Sequence[Reference]) -> list[list[Any]]:
     [['a', 'b'], [None, 'c']]
     """
     return [list(stream) for stream in zip_longest(*map(all_references, references))]
-
-
-def check_paired(translations: Sequence[str], references: Sequence[Reference]) -> None:
-    """Raises ValueError unless each translation has a reference; sacrebleu would not notice."""
-    if len(translations) != len(references) or not translations:
-        raise ValueError(
-            f"Scoring needs as many translations as references, and at least one; there are "
-            f"{len(translations)} and {len(references)}."
-        )
-
-
-def sentence_chrf(translations: Sequence[str], references: Sequence[Reference]) -> list[float]:
-    """Returns the chrF2 of each translation alone, in percent."""
-    check_paired(translations, references)
-    metric = CHRF()
-    pairs = zip(translations, references, strict=True)
-    return [metric.sentence_score(ours, all_references(theirs)).score for ours, theirs in pairs]
-
-
-def count_tokens(
-    translations: Sequence[str], references: Sequence[Reference], *, tokenize: str = "13a"
-) -> tuple[int, int]:
-    """Returns the numbers of tokens of both sides, as the brevity penalty of BLEU counts them."""
-    check_paired(translations, references)
-    result = bleu_metric(tokenize).corpus_score(translations, reference_streams(references))
-    return int(result.sys_len), int(result.ref_len)

@@ -92,8 +92,8 @@ def render(draw: Draw, format: str, **options: Any) -> bytes:
         raise NoMatplotlibError(
             "Pictures need matplotlib: pip install matplotlib (the extra 'pictures')."
         ) from None
-    picture = io.BytesIO()
-    style, is_text = STYLE, format == "svg"  # then text is drawn in whatever fonts the reader has
+    picture, style = io.BytesIO(), STYLE
+    is_text = format == "svg"  # which is drawn in whatever fonts the reader has
     if not is_text:
         installed = get_font_names()
         style = STYLE | {"font.family": [name for name in FONTS if name in installed]}
@@ -115,40 +115,40 @@ def render_svg(draw: Draw, name: str) -> str:
     svg = render(draw, "svg", transparent=True, metadata=no_metadata).decode()
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
     svg = re.sub("<style.*?</style>", "", svg)  # it would hold for the whole page
-
-    def rename_ids(tag: re.Match[str]) -> str:
-        return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", tag[0])
-
-    return re.sub("<[^>]+>", rename_ids, svg)
+    ids = partial(re.sub, r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-")
+    return re.sub("<[^>]+>", lambda tag: ids(tag[0]), svg)
 
 
-def plot_curves(records: Sequence[dict[str, Any]], path: PathLike, title: str = "") -> None:
-    """Writes a picture of the curves of a run; records: as in metrics.jsonl."""
-    _write(partial(draw_curves, records=records, title=title), path)
-
-
-def plot_attention(attention: AttentionMap, path: PathLike) -> None:
-    """Writes a picture of the attention of one example, under its text or translation."""
-    _write(partial(draw_attention, attention=attention, title=attention.translation), path)
-
-
-def _write(draw: Draw, path: PathLike) -> None:
+def save_picture(draw: Draw, path: PathLike) -> None:
     """Writes a picture in the format of the path's suffix, also to an object store."""
     suffix = epath.Path(path).suffix[1:] or "png"
     write_atomically(path, render(draw, suffix, dpi=100))
 
 
+def plot_curves(records: Sequence[dict[str, Any]], path: PathLike, title: str = "") -> None:
+    """Writes a picture of the curves of a run; records: as in metrics.jsonl."""
+    save_picture(partial(draw_curves, records=records, title=title), path)
+
+
 def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = "") -> None:
     """Draws losses, validation scores and the learning rate over the steps of a run."""
+
+    def series(name: str) -> tuple[list[int], list[float]]:
+        """Returns the steps and values of a metric where it was logged and is finite."""
+        values = {
+            record["step"]: record[name] for record in records if record.get(name) is not None
+        }
+        finite = {step: value for step, value in values.items() if math.isfinite(value)}
+        return list(finite), list(finite.values())
+
     figure.set_size_inches(8, 5.5)
     loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    loss.plot(*_series(records, "loss"), label="training loss, with dropout", color=GREY)
-    loss.plot(*_series(records, "validation_loss"), "o-", label="validation loss", color=BLUE)
+    loss.plot(*series("loss"), label="training loss, with dropout", color=GREY)
+    loss.plot(*series("validation_loss"), "o-", label="validation loss", color=BLUE)
     loss.set(ylabel="nats per token, smoothed as in training", title=_drawable(title))
     handles = list(loss.lines)
-    labels = {name: METRICS[name].label for name in METRICS} | OTHER_SCORES
-    for metric, name in labels.items():
-        steps, values = _series(records, f"validation_{metric}")
+    for metric, name in ({key: METRICS[key].label for key in METRICS} | OTHER_SCORES).items():
+        steps, values = series(f"validation_{metric}")
         if steps:
             score = loss.twinx()
             score.grid(visible=False)
@@ -157,15 +157,8 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
             score.set(ylabel=name, ylim=(min(0, 1.2 * min(values)), top))
             break
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    rate.plot(*_series(records, "learning_rate"), color=GREEN)
+    rate.plot(*series("learning_rate"), color=GREEN)
     rate.set(xlabel="step", ylabel="learning rate")
-
-
-def _series(records: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    """Returns the steps and values of one metric where it was logged and is finite."""
-    values = {record["step"]: record[name] for record in records if record.get(name) is not None}
-    finite = {step: value for step, value in values.items() if math.isfinite(value)}
-    return list(finite), list(finite.values())
 
 
 def draw_checkpoints(figure: Figure, rows: Sequence[TaskScores]) -> None:
@@ -215,9 +208,8 @@ def draw_attention(figure: Figure, attention: AttentionMap, title: str = "") -> 
         axes.set_xticks(np.arange(len(source)) + 0.5, source, rotation=90)
         axes.set_yticks(np.arange(len(target)) + 0.5, target)
         axes.tick_params(length=0)
-        axes.set_title(
-            f"layer {row + 1}, head {column + 1}" if has_heads else f"layer {column + 1}"
-        )
+        name = f"layer {row + 1}, head {column + 1}" if has_heads else f"layer {column + 1}"
+        axes.set_title(name)
     panels[0, 0].invert_yaxis()
     figure.suptitle(_drawable(title), fontsize=10)
 

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,37 @@ from transformer.workdir import WorkDir
 LONGEST_NAME = 100  # characters, before a checksum
 
 
-def results_name(test_set: str, how: Mapping[str, Any]) -> str:
-    """Returns the name of the folder of a test set; how: what `scored_otherwise` returns.
+def results_name(
+    config: Config,
+    test_set: str,
+    checkpoint: str = "default",
+    *,
+    corpus: str | None = None,
+    dtype: str | None = None,
+    ensemble: Sequence[PathLike] = (),
+    search: Mapping[str, Any] | None = None,
+) -> str:
+    """Returns the name of the folder of a test set, for a run with this configuration.
 
-    >>> results_name("train[:1%]", {}), results_name("test", {"beam_size": 1, "sample": True})
-    ('train_0_1_', 'test_beam_size_1_sample')
+    What is not as when the run scores itself, as training ends, is part of the name. corpus: where
+    the text is, if that was given; search: options, of which those that are the run's own do not
+    count.
+
+    >>> results_name(Config(), "train[:1%]", search={"beam_size": 1, "sample": True})
+    'train_0_1__beam_size_1_sample'
     """
+    usual, how = SearchOptions.from_config(config.decoding), {}
+    if corpus and _whole_path(corpus) != _whole_path(config.data.corpus):
+        how["corpus"] = _path_name(corpus)
+    if checkpoint != "default":
+        how["checkpoint"] = checkpoint
+    if dtype and dtype != config.model.dtype:
+        how["dtype"] = dtype
+    for name, value in (search or {}).items():
+        if hasattr(usual, name) and value != getattr(usual, name):
+            how[name] = value
+    if ensemble:
+        how["ensemble"] = "_".join(_path_name(str(run)) for run in ensemble)
     parts = [name if value is True else f"{name}_{value}" for name, value in how.items()]
     return bounded_name("_".join([folder_name(test_set), *parts]))
 
@@ -38,35 +63,7 @@ def bounded_name(text: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}_{checksum(text)}"
 
 
-def scored_otherwise(
-    workdir: PathLike,
-    checkpoint: str,
-    *,
-    corpus: str | None = None,
-    dtype: str | None = None,
-    search: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Returns {name: value} of what is not as when the run scores itself, as training ends.
-
-    corpus: where the text is, if that was given; search: options, of which those that are the
-    run's own do not count.
-    """
-    config = WorkDir(workdir).load_config()
-    usual = SearchOptions.from_config(config.decoding)
-    how: dict[str, Any] = {}
-    if corpus and _whole_path(corpus) != _whole_path(config.data.corpus):
-        how["corpus"] = path_name(corpus)
-    if checkpoint != "default":
-        how["checkpoint"] = checkpoint
-    if dtype and dtype != config.model.dtype:
-        how["dtype"] = dtype
-    for name, value in (search or {}).items():
-        if hasattr(usual, name) and value != getattr(usual, name):
-            how[name] = value
-    return how
-
-
-def path_name(path: str) -> str:
+def _path_name(path: str) -> str:
     """Returns the last part of a path, and a checksum of all of it: "wmt14_5f0c2a91"."""
     return f"{os.path.basename(path.rstrip('/'))}_{checksum(_whole_path(path))}"
 
@@ -81,32 +78,28 @@ def _whole_path(path: str) -> str:
     return path if storage.is_remote(path) else os.path.realpath(path)
 
 
-def json_lines(rows: Iterable[dict[str, Any]]) -> str:
-    """Returns one line of JSON per row."""
-    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-
-
 def write_results(
-    workdir: WorkDir, name: str, record: dict[str, Any], files: dict[str, str]
+    workdir: WorkDir, name: str, record: dict[str, Any], files: Mapping[str, str | list[Any]]
 ) -> epath.Path:
     """Writes results/NAME/: `record` as report.json, and the other `files`; a split may be NAME.
 
-    Writes nothing on hosts that do not write. Returns the path of report.json.
+    files: text, or rows of which each becomes a line of JSON. Hosts that do not write leave it out.
+    Returns the path of report.json.
     """
     folder = workdir / "results" / folder_name(name)
-    report = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     if workdir.writes:
         folder.mkdir(parents=True, exist_ok=True)
-        for file, content in (files | {"report.json": report}).items():
+        report = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+        for file, content in {**files, "report.json": report}.items():
+            if isinstance(content, list):
+                rows = (json.dumps(row, ensure_ascii=False) for row in content)
+                content = "".join(f"{row}\n" for row in rows)
             storage.write_atomically(folder / file, content)
     return folder / "report.json"
 
 
 def read_results(workdir: WorkDir, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Returns what report.json and segments.jsonl of results/NAME/ hold; no segments if none do.
-
-    Raises ValueError if there are no such results.
-    """
+    """Returns what report.json and segments.jsonl of results/NAME/ hold; raises ValueError."""
     folder = workdir / "results" / folder_name(name)
     try:
         record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
@@ -120,17 +113,8 @@ def read_results(workdir: WorkDir, name: str) -> tuple[dict[str, Any], list[dict
         ) from None
 
 
-def changed_settings(workdir: WorkDir) -> dict[str, tuple[Any, Any]]:
-    """Returns {flag: (value, default)} of the settings of a run that have not their default."""
-    differences = workdir.load_config().differences(Config()) if workdir.has_run else {}
-    return {f"--config.{name}": values for name, values in differences.items()}
-
-
 def origin(workdir: WorkDir) -> dict[str, str]:
-    """Returns when, with what and on what a run was trained last, and the command that began it.
-
-    Empty if none of it is known.
-    """
+    """Returns when, with what and on what a run was trained last, and the command that began it."""
     if not (starts := workdir.read_starts()):
         return {}
     last = starts[-1]

@@ -1,6 +1,6 @@
 """A score with all that is needed to compare it, and the scores of a test set, of every task.
 
-Perplexity, loss and accuracy are made here.
+Perplexity and accuracy are computed here.
 """
 
 import math
@@ -16,11 +16,12 @@ from tabulate import tabulate
 
 import transformer
 from transformer.console import quantity
-from transformer.evaluation.results import json_lines, write_results
+from transformer.evaluation.results import write_results
 from transformer.model.loss import perplexity
 from transformer.workdir import WorkDir
 
 T = TypeVar("T")
+Table = list[dict[str, str]]  # rows of cells by their headers
 
 FEWEST_FOR_INTERVAL = 50  # sentences; a bootstrap of seven that are right says ± 0
 NUM_BOOTSTRAP = 1000  # resamples behind a 95% interval
@@ -99,13 +100,22 @@ class TaskScores:
         """The score by which runs are compared first."""
         return next(iter(self.scores.values()))
 
+    @property
+    def names(self) -> dict[str, str]:
+        """{key: name} of the scores, no two names alike: COMET by two models has its keys too."""
+        labels = [score.name for score in self.scores.values()]
+        return {
+            key: name if labels.count(name) == 1 else f"{name} ({key})"
+            for key, name in zip(self.scores, labels, strict=True)
+        }
+
     def __repr__(self) -> str:
         """As "Evaluation(embedded test, best (600): BLEU 98.12 ± 0.40, chrF2 …)"."""
         figures = ", ".join(f"{score.name} {score.figures}" for score in self.scores.values())
         return f"{type(self).__name__}({self.corpus}, {self.checkpoint}: {figures})"
 
     def lines(self) -> list[str]:
-        """Returns what a person reads first: one line per score, each with its signature."""
+        """Returns one line per score, each with its signature."""
         return [str(score) for score in self.scores.values()]
 
     def scores_to_json(self) -> dict[str, Any]:
@@ -121,9 +131,14 @@ class TaskScores:
             **self.scores_to_json(),
         }
 
-    def save(self, workdir: WorkDir, name: str) -> epath.Path:
-        """Writes results/NAME/ of a work directory; returns the path of its report.json."""
-        files = {"examples.jsonl": json_lines(self.rows)} if self.rows else {}
+    def save(
+        self, workdir: WorkDir, name: str, checkpoints: Sequence["TaskScores"] = ()
+    ) -> epath.Path:
+        """Writes results/NAME/ and returns the path of its report.json.
+
+        checkpoints: the scores of all that were evaluated, of a run of translation.
+        """
+        files = {"examples.jsonl": self.rows} if self.rows else {}
         return write_results(workdir, name, self.to_json() | {"details": self.details}, files)
 
 
@@ -137,10 +152,8 @@ def corpus_perplexity(
 ) -> Score:
     """Returns the perplexity of references under a model, per token of its vocabulary.
 
-    log_probs, counts: the log-probability of each reference and its number of tokens, EOS
-    included. References with None are left out and not counted; of none at all the value is nan,
-    without an interval. num_bootstrap: number of resamples behind the interval, which are those of
-    sacrebleu (same seed); 1: no interval. Fewer than `FEWEST_FOR_INTERVAL` references have none.
+    log_probs, counts: of each reference, its tokens counted with EOS. References with None are left
+    out; of none at all the value is nan. num_bootstrap: as in `metrics`, with sacrebleu's seed.
     """
     nll, lengths = -np.asarray(log_probs, float), np.asarray(counts, float)
     nll, lengths = nll[~np.isnan(nll)], lengths[~np.isnan(nll)]
@@ -157,31 +170,13 @@ def corpus_perplexity(
     return Score("perplexity", value, signature, direction, len(nll), interval)
 
 
-def accuracy(is_right: Sequence[bool], direction: str) -> Score:
+def accuracy(is_right: Sequence[bool], direction: str, unit: str = "examples") -> Score:
     """Returns the percentage of True, with half the width of Wilson's 95% interval."""
     number, z = len(is_right), 1.959964
     share = sum(is_right) / number
     half = z * math.sqrt(share * (1 - share) / number + (z / (2 * number)) ** 2)
     interval = 100 * half / (1 + z * z / number)
-    return Score(
-        "accuracy", 100 * share, "interval:wilson", direction, number, interval, unit="examples"
-    )
-
-
-def mean_loss(nll: float, num_targets: int, unit: str) -> tuple[Score, Score]:
-    """Returns the mean loss in nats per target, and the perplexity, without an interval.
-
-    nll: negative log-likelihood in nats, summed over the targets. unit: what one target is called
-    in the report: "piece" or "masked token".
-    """
-    about: dict[str, Any] = {
-        "signature": "smooth:no|dropout:no",
-        "num_sentences": num_targets,
-        "unit": f"{unit}s",
-    }
-    loss = Score(f"nats per {unit}", nll / num_targets, direction="natural logarithm", **about)
-    value = perplexity(nll, num_targets)
-    return loss, Score("perplexity", value, direction=f"per {unit}", **about)
+    return Score("accuracy", 100 * share, "interval:wilson", direction, number, interval, unit)
 
 
 def spread(rows: Sequence[T]) -> Sequence[T]:
@@ -190,10 +185,7 @@ def spread(rows: Sequence[T]) -> Sequence[T]:
 
 
 def plain_table(
-    rows: Sequence[Mapping[str, str]] | Sequence[Sequence[str]],
-    align: str,
-    headers: Sequence[str] = (),
-    style: str = "plain",
+    rows: Sequence[Mapping[str, str]] | Sequence[Sequence[str]], align: str, style: str = "plain"
 ) -> list[str]:
     """Returns the lines of a table, whose headers are the keys of rows that are mappings.
 
@@ -201,9 +193,9 @@ def plain_table(
     """
     if not rows:
         return []
-    lines = [list(row.values()) if isinstance(row, Mapping) else list(row) for row in rows]
-    if headers or isinstance(rows[0], Mapping):
-        lines.insert(0, list(headers or rows[0]))
+    lines = [list(row.values()) if isinstance(row, Mapping) else row for row in rows]
+    if isinstance(rows[0], Mapping):
+        lines.insert(0, list(rows[0]))
     sides = [SIDES[side] for side in align.ljust(len(lines[0]), align[-1])]
     heads = () if style == "plain" else "firstrow"  # tabulate widens columns that have heads
     return tabulate(lines, heads, style, colalign=sides, disable_numparse=True).splitlines()
@@ -212,7 +204,8 @@ def plain_table(
 def checkpoint_table(checkpoints: Sequence[TaskScores]) -> list[str]:
     """Returns the lines of a table with the scores of each checkpoint."""
     rows = [
-        {"checkpoint": row.checkpoint, **{s.name: s.figures for s in row.scores.values()}}
+        {"checkpoint": row.checkpoint}
+        | {name: row.scores[key].figures for key, name in row.names.items()}
         for row in checkpoints
     ]
     return plain_table(rows, "lr")

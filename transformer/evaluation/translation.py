@@ -1,27 +1,34 @@
-"""Evaluates a translator: translates a test set, scores its references, draws attention."""
+"""The scores of translations: of a test set as a whole, and of its sentences one by one.
 
-from collections.abc import Sequence
+Besides the metrics these are the faults that show without a reference (empty, copied or repeating
+text), the worst and the best sentences, and scores by length.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, ClassVar
 
 from etils import epath
+from sacrebleu.metrics import CHRF
 
 from transformer.config import Config
-from transformer.console import counted, phase
+from transformer.console import phase
+from transformer.data.corpora.languages import has_spaces
 from transformer.evaluation import html_report
-from transformer.evaluation.attention_maps import translation_map
 from transformer.evaluation.metrics import (
     Reference,
     all_references,
-    check_metrics,
-    check_tokenisation,
+    bleu_metric,
+    reference_streams,
     score_by,
-    score_with,
-    secondary_metrics,
+    secondary_scores,
 )
 from transformer.evaluation.plots import AttentionMap
-from transformer.evaluation.results import json_lines, write_results
+from transformer.evaluation.results import write_results
 from transformer.evaluation.scores import (
     NUM_BOOTSTRAP,
     Score,
@@ -30,23 +37,81 @@ from transformer.evaluation.scores import (
     plain_table,
     spread,
 )
-from transformer.evaluation.segments import (
-    LENGTHS,
-    Segment,
-    describe_outputs,
-    make_segments,
-    score_by_length,
-    text_sides,
-    word_unit,
-    worst_and_best,
-)
 from transformer.inference.translation import Translation
-from transformer.inference.translator import Translator
-from transformer.parallel.hosts import split_over_hosts
 from transformer.workdir import WorkDir
 
-MAP_WORDS = 8  # length of the sentences whose attention is drawn: short enough to be read
-SEARCH = ("beam_size", "alpha", "length_penalty", "max_extra_length")  # kept with the scores
+# What counts as which fault, in the words of the report.
+FAULTS = {
+    "empty": "nothing, although the source has text",
+    "copied": "the source again, but for case and the spaces around it",
+    "repeating": (
+        "one to four words four times in a row, or the same four words three times, where the "
+        "source does not do so too; case does not count"
+    ),
+}
+RANGES = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60))  # units of the source
+LENGTHS = {f"{low}–{high}": (low, high) for low, high in RANGES} | {"61 and more": (61, None)}
+
+
+@dataclass
+class Segment:
+    """One sentence of a test set.
+
+    number: of its line, from 1. chrf: the chrF2 of this sentence alone. log_prob: of the
+    translation, in nats; score: `log_prob` over the length penalty. reference_log_prob: None for a
+    reference too long to be scored. faults: names of `FAULTS`. other_references: besides the first,
+    if there are several.
+    """
+
+    number: int
+    source: str
+    reference: str
+    translation: str
+    chrf: float
+    log_prob: float
+    score: float
+    reference_log_prob: float | None
+    faults: list[str]
+    other_references: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields for a JSON file."""
+        return {
+            key: value for key, value in vars(self).items() if key != "other_references" or value
+        }
+
+
+def make_segments(
+    sources: Sequence[str],
+    references: Sequence[Reference],
+    translations: Sequence[Translation],
+    reference_log_probs: Sequence[float],
+    languages: tuple[str, str],
+) -> list[Segment]:
+    """Returns one `Segment` per sentence; languages: of the sources and of the references."""
+    chrf, several = CHRF(), [all_references(reference) for reference in references]
+    rows = zip(sources, several, translations, reference_log_probs, strict=True)
+    return [
+        Segment(
+            number=number,
+            source=source,
+            reference=texts[0],
+            translation=translation.text,
+            chrf=chrf.sentence_score(translation.text, texts).score,
+            log_prob=translation.log_prob,
+            score=translation.score,
+            reference_log_prob=None if math.isnan(log_prob) else log_prob,
+            faults=find_faults(source, translation.text, languages),
+            other_references=texts[1:],
+        )
+        for number, (source, texts, translation, log_prob) in enumerate(rows, start=1)
+    ]
+
+
+def text_sides(segments: Sequence[Segment]) -> tuple[list[str], list[Reference]]:
+    """Returns (translations, references)."""
+    references: list[Reference] = [(s.reference, *s.other_references) for s in segments]
+    return [s.translation for s in segments], references
 
 
 @dataclass(kw_only=True, repr=False)
@@ -54,10 +119,9 @@ class Evaluation(TaskScores):
     """What a translator reached on a test set.
 
     config: of its run. search: the options of the search. longest_source: tokens beyond which
-    sources were cut. secondary: scores by other metrics and tokenisations. by_length: the primary
-    metric by ranges of source lengths, as `segments.score_by_length` returns it. outputs: the
-    faults and lengths that `segments.describe_outputs` counts. maps: the attention of some
-    translations, for report.html.
+    sources were cut. secondary: scores by other metrics and tokenisations. outputs: the faults and
+    lengths that `describe_outputs` counts. by_length: the primary metric by ranges of source
+    lengths, in `length_unit`. maps: the attention of some translations, for report.html.
     """
 
     config: Config
@@ -66,19 +130,23 @@ class Evaluation(TaskScores):
     longest_source: int
     segments: list[Segment]
     secondary: list[Score]
-    by_length: dict[str, Score]
     outputs: dict[str, Any]
+    length_unit: str
+    by_length: dict[str, Score]
     maps: list[AttentionMap] = field(default_factory=list, compare=False)
+    fault_meanings: ClassVar[dict[str, str]] = FAULTS
 
-    @property
-    def length_unit(self) -> str:
-        """What source lengths are counted in: "characters" if a source is a single word."""
-        is_single_word = self.config.data.selection_metric == "line_error_rate"
-        return "characters" if is_single_word else word_unit(self.config.data.source_language)
+    def worst_and_best(self, count: int = 5) -> tuple[list[Segment], list[Segment]]:
+        """Returns the segments with the lowest chrF and, of the others, those with the highest.
+
+        Of equal segments the longest counts as the best.
+        """
+        ordered = sorted(self.segments, key=lambda s: (s.chrf, len(s.reference), s.number))
+        return ordered[:count], ordered[count:][::-1][:count]
 
     def to_json(self) -> dict[str, Any]:
         """Returns what report.json holds of this test set."""
-        worst, best = worst_and_best(self.segments)
+        worst, best = self.worst_and_best()
         data = self.config.data
         return {
             **super().to_json(),
@@ -105,10 +173,7 @@ class Evaluation(TaskScores):
     def save(
         self, workdir: WorkDir, name: str, checkpoints: Sequence[TaskScores] = ()
     ) -> epath.Path:
-        """Writes results/NAME/ of a work directory; returns the path of its report.json.
-
-        checkpoints: the scores of all checkpoints that were evaluated, if there were several.
-        """
+        """Writes results/NAME/, as that of all tasks does, with report.html and the segments."""
         record = self.to_json()
         record["checkpoints"] = [
             {"checkpoint": row.checkpoint, "step": row.step, **row.scores_to_json()}
@@ -118,72 +183,10 @@ class Evaluation(TaskScores):
             page = html_report.render(self, workdir, checkpoints)
         files = {
             "translations.txt": "".join(f"{s.translation}\n" for s in self.segments),
-            "segments.jsonl": json_lines(segment.to_json() for segment in self.segments),
+            "segments.jsonl": [segment.to_json() for segment in self.segments],
             "report.html": page,
         }
         return write_results(workdir, name, record, files)
-
-
-def evaluate_translator(
-    translator: Translator,
-    pairs: Sequence[tuple[str, Reference]],
-    corpus: str,
-    *,
-    num_maps: int = 3,
-    metrics: Sequence[str] = (),
-    **options: Any,
-) -> Evaluation:
-    """Returns the evaluation of a translator on pairs (source, reference or tuple of several).
-
-    corpus: the name of the test set. num_maps: number of sentences whose attention is kept.
-    metrics: further ones, as `check_metrics` knows them. options: of the search, as
-    `Translator.translate` takes them. The perplexity is that of the first references. Several hosts
-    share the work.
-    """
-    config = translator.config
-    check_tokenisation(config.data.bleu_tokenize)  # before anything is compiled
-    check_metrics(metrics)
-    sources = [source for source, _ in pairs]
-    references = [all_references(reference) for _, reference in pairs]
-
-    def translate(part: Sequence[str]) -> list[dict[str, Any]]:
-        return [vars(t) for t in translator.translate(list(part), **options)]
-
-    def score_references(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
-        scored = translator.score(*([pair[side] for pair in part] for side in (0, 1)))
-        return [(reference.log_prob, reference.num_pieces) for reference in scored]
-
-    translations = [Translation(**fields) for fields in split_over_hosts(translate, sources)]
-    first = [(source, texts[0]) for source, texts in zip(sources, references, strict=True)]
-    scored = split_over_hosts(score_references, first)
-    segments = make_segments(
-        [translator.source_tokenizer.join_pieces(text) for text in sources],
-        [tuple(map(translator.tokenizer.join_pieces, texts)) for texts in references],
-        translations,
-        [log_prob for log_prob, _ in scored],
-        config.data.languages,
-    )
-    with phase("computing the scores and their intervals"):
-        result = make_evaluation(
-            config,
-            segments,
-            [length for _, length in scored],
-            num_cut=sum(translation.is_cut for translation in translations),
-            further_metrics=metrics,
-            checkpoint=translator.run.checkpoint,
-            step=translator.run.step,
-            num_averaged=translator.run.num_averaged,
-            corpus=corpus,
-            search={name: getattr(config.decoding, name) for name in SEARCH} | options,
-            vocab_size=translator.tokenizer.vocab_size,
-            longest_source=translator.largest_bucket(),
-        )
-    shown = _by_readability(sources, translations)[:num_maps]
-    result.maps = [
-        translation_map(translator, sources[index], translations[index])
-        for index in counted(shown, "computing attention maps", len(shown))
-    ]
-    return result
 
 
 def make_evaluation(
@@ -218,25 +221,30 @@ def make_evaluation(
     for name in further_metrics:
         kind = name.partition(":")[0]
         scores[name if kind in scores else kind] = score(name, *texts, sources=sources)
-    outputs = describe_outputs(segments, data.languages, data.bleu_tokenize)
+    is_single_word = first == "line_error_rate"
+    unit = "characters" if is_single_word else word_unit(data.source_language)
+    lengths = [len(split_text(source, unit)) for source in sources]
+    by_length = {}
+    for name, (low, high) in LENGTHS.items():
+        inside = [s for s, n in zip(segments, lengths, strict=True) if low <= n <= (high or n)]
+        if inside:
+            by_length[name] = score(first, *text_sides(inside))
     result = Evaluation(
         config=config,
         scores=scores,
         segments=segments,
-        secondary=[
-            score_with(name, metric, *texts, direction, num_bootstrap)
-            for name, metric in secondary_metrics(data.bleu_tokenize).items()
+        secondary=secondary_scores(*texts, direction, **options),
+        outputs=describe_outputs(segments, config) | {"cut_sources": num_cut},
+        length_unit=unit,
+        by_length=by_length,
+        samples=[
+            f"  source       {s.source}\n  reference    {s.reference}\n"
+            f"  translation  {s.translation}\n"
+            for s in spread(segments)
         ],
-        by_length={},
-        outputs=outputs | {"cut_sources": num_cut},
         **fields,
     )
-    result.by_length = score_by_length(segments, result.length_unit, partial(score, first))
     result.details = _details(result)
-    result.samples = [
-        f"  source       {s.source}\n  reference    {s.reference}\n  translation  {s.translation}\n"
-        for s in spread(segments)
-    ]
     return result
 
 
@@ -261,7 +269,62 @@ def _details(result: Evaluation) -> list[str]:
     ]
 
 
-def _by_readability(sources: Sequence[str], translations: Sequence[Translation]) -> list[int]:
-    """Returns the indices of whole translations, sources of about `MAP_WORDS` words first."""
-    indices = [index for index, t in enumerate(translations) if t.text and not t.is_cut]
-    return sorted(indices, key=lambda index: (abs(len(sources[index].split()) - MAP_WORDS), index))
+def describe_outputs(segments: Sequence[Segment], config: Config) -> dict[str, Any]:
+    """Returns "outputs" of report.json: faults and tokens of the translations and the references.
+
+    The tokens are those of BLEU's brevity penalty.
+    """
+    languages, texts = config.data.languages, text_sides(segments)
+
+    def count(faults: Iterable[list[str]]) -> dict[str, int]:
+        counts = Counter(chain.from_iterable(faults))
+        return {name: counts[name] for name in FAULTS}
+
+    metric = bleu_metric(config.data.bleu_tokenize)
+    bleu = metric.corpus_score(texts[0], reference_streams(texts[1]))
+    tokens, reference_tokens = int(bleu.sys_len), int(bleu.ref_len)
+    return {
+        "translations": count(s.faults for s in segments),
+        "references": count(find_faults(s.source, s.reference, languages) for s in segments),
+        "num_tokens": {"translations": tokens, "references": reference_tokens},
+        "length_ratio": tokens / max(reference_tokens, 1),
+    }
+
+
+def word_unit(language: str) -> str:
+    """Returns what texts of a language (de, jpn_Jpan) are split into: "words" or "characters"."""
+    return "words" if has_spaces(language) else "characters"
+
+
+def split_text(text: str, unit: str) -> list[str]:
+    """Splits a text into "words" (at spaces) or "characters" (without the spaces)."""
+    return text.split() if unit == "words" else list("".join(text.split()))
+
+
+def find_faults(source: str, translation: str, languages: tuple[str, str]) -> list[str]:
+    """Returns the names of the `FAULTS` that a translation has; languages: of the two texts."""
+    source, translation = source.strip().casefold(), translation.strip().casefold()
+    if not translation:
+        return ["empty"] if source else []
+    faults = ["copied"] if translation == source else []
+    source_loops, translation_loops = (
+        _has_loop(split_text(text, word_unit(language)))
+        for text, language in zip((source, translation), languages, strict=True)
+    )
+    return faults + ["repeating"] * (translation_loops and not source_loops)
+
+
+def _has_loop(units: Sequence[str]) -> bool:
+    """Whether 1 to 4 words come four times in a row, or the same four words three times.
+
+    Words repeat with period p as long as each equals the one p positions before it. The words
+    "a b a b a b a b" are (a b) four times: 6 = 3 · 2 words in a row equal the second before them.
+    """
+    for period in range(1, 5):
+        run = 0
+        for earlier, later in zip(units, units[period:], strict=False):
+            run = run + 1 if earlier == later else 0
+            if run == 3 * period:
+                return True
+    fours = Counter(zip(units, units[1:], units[2:], units[3:], strict=False))
+    return max(fours.values(), default=0) >= 3

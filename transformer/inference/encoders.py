@@ -20,7 +20,7 @@ from transformer.data.rows.images import ImageBatch, are_shares, fill_images, to
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.inference.predictor import Predictor
-from transformer.model.encoder_only import pool
+from transformer.model.single_stack import pool
 from transformer.registry import task_kind
 from transformer.search.programs import one_behind
 

@@ -12,21 +12,30 @@ from transformer.checkpoint.restore import Run
 from transformer.data.rows.lm_batches import encode_text
 from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.inference.predictor import Predictor
-from transformer.search.continuation import (
-    ContinuationPrograms,
-    cache_length,
-    num_given,
-    up_to,
-)
 from transformer.search.decoding import FREE, HypothesisRules, Limits
-from transformer.search.inputs import make_rngs
-from transformer.search.sampling import Sampling
+from transformer.search.programs import continuation_programs
+from transformer.search.sampling import Sampling, make_rngs
 
 OPTIONS = ("temperature", "top_k", "top_p")
 NO_END = FREE  # an id that no token has, so that a text which "ends" with it never ends
 UNBOUNDED = 2**30  # the window of a model with a memory
 STRIDE = 8  # positions between two texts that `stream` shows
 NOTHING = np.zeros(0, np.int32)
+SHORTEST_CACHE = 16  # positions; others are twice as long, four times, …, up to the window
+
+
+def num_given(length: int, num_left: int, window: int) -> int:
+    """Returns how many tokens at the end of a text are given to a model to add `num_left` more.
+
+    All of them if the new ones fit behind them, else at most half a window: of 5 tokens with a
+    window of 8, all to add 3, and the last 4 to add 6.
+    """
+    return length if length + num_left <= window else min(length, window // 2)
+
+
+def up_to(ends: Sequence[int], ids: np.ndarray) -> np.ndarray:
+    """Returns the ids before the first of `ends`, or all."""
+    return ids[: np.append(np.flatnonzero(np.isin(ids, ends)), len(ids))[0]]
 
 
 class Window(NamedTuple):
@@ -57,7 +66,7 @@ class LanguageModel(Predictor):
         super().__init__(run, devices)
         self.tokenizer = run.tokenizers[0]
         self._eos = self.tokenizer.special.eos
-        self._programs: dict[Sampling, ContinuationPrograms] = {}
+        self._programs: dict[Sampling, Any] = {}
 
     def generate(
         self,
@@ -185,7 +194,11 @@ class LanguageModel(Predictor):
         return Window(start, context, min(self._window, len(context) + num_left))
 
     def _cache_length(self, window: Window) -> int:
-        return cache_length(window.stop, self._window)
+        """Returns 16, 32, 64, … positions for the tokens of a window, but no more than that."""
+        length = SHORTEST_CACHE
+        while length < window.stop:
+            length *= 2
+        return min(length, self._window)
 
     def _ends(self, one_line: bool) -> list[int]:
         """Returns the ids that end a continuation, first the one that also ends a hypothesis."""
@@ -210,14 +223,12 @@ class LanguageModel(Predictor):
         # A maximal length beyond the window, as no hypothesis has to end at the last position.
         limits = Limits(np.where(stops, self._window + 1, 0), forced)
         if method not in self._programs:
-            self._programs[method] = ContinuationPrograms(self.model, method)
-        programs = self._programs[method]
-        state, cache = programs.begin(make_rngs(seed, np.maximum(forced, 0)), starts, length)
+            self._programs[method] = continuation_programs(self.model, method)
+        begin, advance = self._programs[method]
+        slots = begin(limits, make_rngs(seed, np.maximum(forced, 0)), starts)
         for position in range(0, int(stops.max()), STRIDE):
-            stop = np.int32(min(position + STRIDE, length))
-            arrays = self._params, limits, state, cache
-            state, cache, is_finished = programs.advance(*arrays, np.int32(position), stop)
-            rows = zip(np.asarray(state.ids)[:, 0], windows, strict=False)
+            slots, ids, is_finished = advance(self._params, slots, STRIDE)
+            rows, stop = zip(np.asarray(ids), windows, strict=False), position + STRIDE
             yield [row[len(w.context) : min(stop, w.stop)] for row, w in rows]
             if is_finished:
                 return

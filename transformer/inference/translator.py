@@ -36,11 +36,10 @@ from transformer.inference.translation import (
     word_numbers,
 )
 from transformer.model import costs
-from transformer.model.ensemble import Ensemble
+from transformer.model.encoder_decoder import Ensemble
 from transformer.parallel.hosts import leave_if_told
-from transformer.search.corpus_search import CorpusSearch
+from transformer.search.corpus_search import CorpusSearch, pair_with_prefixes
 from transformer.search.decoding import make_length_penalty
-from transformer.search.inputs import pair_with_prefixes
 from transformer.search.options import SearchOptions
 from transformer.search.programs import SearchPrograms, max_num_programs, one_behind, split_rows
 from transformer.workdir import split_checkpoint

@@ -19,8 +19,7 @@ from transformer.model.sparse_attention import PATTERNS
 from transformer.registry import ATTENTION_FUNCTIONS, HARD_ATTENTION
 
 # Equation (1), with or without its scale: a search computes these from the cache as it is.
-SCALED_PRODUCTS = "scaled_dot_product", "fused", *PATTERNS
-PRODUCTS = (*SCALED_PRODUCTS, "dot_product")
+PRODUCTS = "scaled_dot_product", "dot_product", "fused", *PATTERNS
 
 
 def segment_mask(query_segments: Array, key_segments: Array) -> jax.Array:
@@ -58,11 +57,7 @@ def causal_mask(length: int) -> jax.Array:
     return jnp.tril(jnp.ones((length, length), bool))[None, None]
 
 
-class KeysValues(NamedTuple):
-    """Keys and values in the layout of an attention function."""
-
-    key: jax.Array  # [B, S, N, H]
-    value: jax.Array  # [B, S, N, H]
+KeysValues = tuple[jax.Array, jax.Array]  # each [B, S, N, H], as an attention function takes them
 
 
 class KVCache(NamedTuple):
@@ -78,7 +73,6 @@ class KVCache(NamedTuple):
         beam     0 1   0 1   0 1
 
     All sentences of a batch write one column at a time, whatever their positions (see `decoding`).
-
     Attention to the source has the S keys of the sentence, which all beams share.
     """
 
@@ -86,53 +80,9 @@ class KVCache(NamedTuple):
     value: jax.Array  # [B, N, S, H]
 
 
-def empty_cache(config: ModelConfig, batch_size: int, num_beams: int, num_columns: int) -> KVCache:
-    """Returns zeros for one block."""
-    key_width, value_width = config.widths_of_head
-    size, dtype = (batch_size, config.num_heads), jnp.dtype(config.dtype)
-    num_keys = num_columns * num_beams
-    return KVCache(
-        jnp.zeros((*size, key_width, num_keys), dtype),
-        jnp.zeros((*size, num_keys, value_width), dtype),
-    )
-
-
-def to_cache_layout(keys_values: KeysValues) -> KVCache:
+def to_cache_layout(key: jax.Array, value: jax.Array) -> KVCache:
     """Returns keys and values [B, S, N, H] in the layout of a cache."""
-    return KVCache(keys_values.key.transpose(0, 2, 3, 1), keys_values.value.swapaxes(1, 2))
-
-
-def from_cache_layout(cache: KVCache) -> KeysValues:
-    """Returns the inverse of `to_cache_layout`."""
-    return KeysValues(cache.key.transpose(0, 3, 1, 2), cache.value.swapaxes(1, 2))
-
-
-def write_to_cache(cache: KVCache, new: KVCache, column: jax.Array | int) -> KVCache:
-    """Returns the cache with `new`, which holds one position of every beam, in `column`."""
-    start = column * new.key.shape[-1]
-    update = jax.lax.dynamic_update_slice_in_dim
-    return KVCache(
-        key=update(cache.key, new.key, start, axis=3),
-        value=update(cache.value, new.value, start, axis=2),
-    )
-
-
-def attend_to_cache(
-    query: jax.Array, cache: KVCache, mask: jax.Array, bias: jax.Array | None = None
-) -> jax.Array:
-    """Returns softmax(QKᵀ + bias)V, the softmax in float32, of query [B, W, N, H]: [B, W, N, H].
-
-    mask: boolean, broadcastable to [B, N=1, W, S]; bias: float32, to [B, N, W, S].
-    """
-    key, value = cache
-    if query.shape[1] == 1:  # products of a vector: without the axis they are a third faster
-        logits = jnp.einsum("BNH,BNHS->BNS", query[:, 0], key, preferred_element_type=jnp.float32)
-        logits = logits if bias is None else logits + bias[:, :, 0]
-        weights = masked_softmax(logits, mask[:, :, 0]).astype(value.dtype)
-        return jnp.einsum("BNS,BNSH->BNH", weights, value)[:, None]
-    logits = jnp.einsum("BWNH,BNHS->BNWS", query, key, preferred_element_type=jnp.float32)
-    logits = logits if bias is None else logits + bias
-    return attend(logits, value, mask, None).swapaxes(1, 2)
+    return KVCache(key.transpose(0, 2, 3, 1), value.swapaxes(1, 2))
 
 
 def make_attention_fn(name: str, config: ModelConfig) -> AttentionFunction:
@@ -185,7 +135,7 @@ class MultiHeadAttention(nn.Module):
 
     def project_keys_values(self, x: jax.Array) -> KeysValues:
         """Returns the keys and values of x [B, S, D]."""
-        return KeysValues(self._split_heads(self.key(x)), self._split_heads(self.value(x)))
+        return self._split_heads(self.key(x)), self._split_heads(self.value(x))
 
     def __call__(
         self,
@@ -202,18 +152,20 @@ class MultiHeadAttention(nn.Module):
         the keys, [B, S] or [S]; the last T are the queries'. The collection "intermediates", if it
         is mutable, receives the attention weights [B, T, N, S] as "weights".
         """
-        query, bias = self._split_heads(self.query(x)), None
+        query, (key, value), bias = self._split_heads(self.query(x)), keys_values, None
         if positions is not None:
-            query, key, bias = self.relative_positions.place(query, keys_values.key, positions)
-            keys_values = keys_values._replace(key=key)
-        attend = partial(self._attend, bias=bias)
-        if self.is_mutable_collection("intermediates"):
-            self.sow("intermediates", "weights", _weights(attend, query, keys_values, mask))
+            query, key, bias = self.relative_positions.place(query, key, positions)
+        if self.is_mutable_collection("intermediates"):  # what attending to one-hot values gives
+            one_hot = jnp.eye(key.shape[1], dtype=value.dtype)[None, :, None, :]
+            one_hot = jnp.broadcast_to(one_hot, (*key.shape[:3], key.shape[1]))
+            weights = self._attend(query, key, one_hot, mask=mask, bias=bias)
+            self.sow("intermediates", "weights", weights)
         dropout = None
         needs_dropout = self.config.attention_dropout_rate or self.attention in HARD_ATTENTION
         if needs_dropout and not deterministic:
             dropout = partial(self.attention_dropout, deterministic=False)
-        return self._join_heads(attend(query, *keys_values, mask=mask, dropout=dropout))
+        attended = self._attend(query, key, value, mask=mask, bias=bias, dropout=dropout)
+        return self._join_heads(attended)
 
     def _attend(self, *arrays: jax.Array, bias: jax.Array | None, **options: Any) -> jax.Array:
         """Calls the attention function, which need not know of a bias if there is none.
@@ -246,13 +198,17 @@ class MultiHeadAttention(nn.Module):
         positions [B]: of x, only if they act in this attention. Returns ([B, W, D], the cache with
         the keys and values of x).
         """
-        query, new, bias = self._split_heads(self.query(x)), self.project_keys_values(x), None
-        distances = steps_since(column, mask.shape[-1] // x.shape[1], x.shape[1])
+        width, bias = x.shape[1], None
+        query, (key, value) = self._split_heads(self.query(x)), self.project_keys_values(x)
+        distances = steps_since(column, mask.shape[-1] // width, width)
         if positions is not None:
             scheme, positions = self.relative_positions, positions[:, None]
-            query, key = (scheme.rotate(heads, positions) for heads in (query, new.key))
-            new, bias = new._replace(key=key), scheme.bias(query, -distances[None, None])
-        cache = write_to_cache(cache, to_cache_layout(new), column)
+            query, key = (scheme.rotate(heads, positions) for heads in (query, key))
+            bias = scheme.bias(query, -distances[None, None])
+        key, value = to_cache_layout(key, value)
+        write, start = jax.lax.dynamic_update_slice_in_dim, column * width
+        key = write(cache.key, key, start, axis=3)
+        cache = KVCache(key, write(cache.value, value, start, axis=2))
         if self.attention in PATTERNS:  # in a cache the pattern has to be a mask
             position, is_seen = mask.sum(-1, keepdims=True) - 1, PATTERNS[self.attention]
             mask = mask & is_seen(position, position - distances, self.config.attention_block)
@@ -265,20 +221,22 @@ class MultiHeadAttention(nn.Module):
     def _attend_to_cache(
         self, query: jax.Array, cache: KVCache, mask: jax.Array, bias: jax.Array | None
     ) -> jax.Array:
+        """Returns [B, W, D] of query [B, W, N, H]; the products are computed from the cache as is.
+
+        mask: broadcastable to [B, N=1, W, S]; bias: float32, to [B, N, W, S].
+        """
+        key, value = cache
         if self.attention not in PRODUCTS:
-            attended = self._attend(query, *from_cache_layout(cache), mask=mask, bias=bias)
-        else:
-            if self.attention in SCALED_PRODUCTS:
-                query = query * query.shape[-1] ** -0.5
-            attended = attend_to_cache(query, cache, mask, bias)
-        return self._join_heads(attended)
-
-
-def _weights(
-    attend: AttentionFunction, query: jax.Array, keys_values: KeysValues, mask: Array | None
-) -> jax.Array:
-    """Returns the attention weights [B, T, N, S]: what attending to one-hot values gives."""
-    key, value = keys_values
-    one_hot = jnp.eye(key.shape[1], dtype=value.dtype)[None, :, None, :]
-    one_hot = jnp.broadcast_to(one_hot, (*key.shape[:3], key.shape[1]))
-    return attend(query, key, one_hot, mask=mask)
+            rows = key.transpose(0, 3, 1, 2), value.swapaxes(1, 2)  # [B, S, N, H]
+            return self._join_heads(self._attend(query, *rows, mask=mask, bias=bias))
+        if self.attention != "dot_product":
+            query = query * query.shape[-1] ** -0.5
+        if query.shape[1] > 1:
+            logits = jnp.einsum("BWNH,BNHS->BNWS", query, key, preferred_element_type=jnp.float32)
+            logits = logits if bias is None else logits + bias
+            return self._join_heads(attend(logits, value, mask, None).swapaxes(1, 2))
+        # Products of a vector: without the axis W they are a third faster.
+        logits = jnp.einsum("BNH,BNHS->BNS", query[:, 0], key, preferred_element_type=jnp.float32)
+        logits = logits if bias is None else logits + bias[:, :, 0]
+        weights = masked_softmax(logits, mask[:, :, 0]).astype(value.dtype)
+        return self._join_heads(jnp.einsum("BNS,BNSH->BNH", weights, value)[:, None])

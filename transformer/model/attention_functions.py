@@ -51,31 +51,25 @@ def _attend_on_platform(
     return jax.lax.platform_dependent(*arrays, tpu=attend_in_kernel, default=_attend_by_products)
 
 
-def _attend_by_products(
-    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array
-) -> jax.Array:
-    return dot_product_attention(query, key, value, mask=mask)
+def _attend_by_products(*arrays: jax.Array) -> jax.Array:
+    return dot_product_attention(*arrays[:3], mask=arrays[3])
 
 
-def _gradients_of_products(
-    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array, gradient: jax.Array
-) -> list[jax.Array]:
-    attend = partial(_attend_by_products, mask=mask)
-    return list(jax.vjp(attend, query, key, value)[1](gradient))
-
-
-def _keep_arguments(*arrays: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    return _attend_on_platform(*arrays), arrays
+def _gradients_by_products(*arrays: jax.Array) -> list[jax.Array]:
+    *qkv, mask, gradient = arrays
+    return list(jax.vjp(partial(dot_product_attention, mask=mask), *qkv)[1](gradient))
 
 
 def _gradients_on_platform(
     arrays: tuple[jax.Array, ...], gradient: jax.Array
 ) -> tuple[jax.Array | None, ...]:
-    functions = dict(tpu=gradients_in_kernel, default=_gradients_of_products)
+    functions = dict(tpu=gradients_in_kernel, default=_gradients_by_products)
     return *jax.lax.platform_dependent(*arrays, gradient, **functions), None  # None: of the mask
 
 
-_attend_on_platform.defvjp(_keep_arguments, _gradients_on_platform)
+_attend_on_platform.defvjp(
+    lambda *arrays: (_attend_on_platform(*arrays), arrays), _gradients_on_platform
+)
 
 
 def dot_product_attention(
@@ -136,14 +130,13 @@ def fused_attention(
     which never stores the weights of all pairs; else XLA's. Neither can drop weights: `dropout`
     raises ValueError.
     """
-    if dropout is not None:
-        raise ValueError(
-            "Fused attention has no weights to drop: set model.attention_dropout_rate=0, or "
-            "model.attention=scaled_dot_product."
-        )
+    refuse_dropout("fused", dropout)
     width, value_width = query.shape[-1], value.shape[-1]
     # The kernels take a single width: zeros change no product, and are cut off the values.
-    query, key, value = (_widen(x, max(width, value_width)) for x in (query, key, value))
+    axes, widest = ((0, 0), (0, 0), (0, 0)), max(width, value_width)
+    query, key, value = (
+        jnp.pad(x, (*axes, (0, widest - x.shape[-1]))) for x in (query, key, value)
+    )
     implementation = "cudnn" if _cudnn_takes(query, key, mask) else "xla"
     if implementation == "cudnn" and mask is not None:
         mask = jnp.broadcast_to(mask, (*mask.shape[:2], query.shape[1], key.shape[1]))
@@ -153,9 +146,13 @@ def fused_attention(
     return attended[..., :value_width]
 
 
-def _widen(x: jax.Array, width: int) -> jax.Array:
-    """Returns x [..., H] with zeros up to the width."""
-    return jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, width - x.shape[-1])))
+def refuse_dropout(name: str, dropout: WeightsDropout | None) -> None:
+    """Raises ValueError if there is dropout for a function that computes no weights."""
+    if dropout is not None:
+        raise ValueError(
+            f"model.attention={name} has no weights to drop: set model.attention_dropout_rate=0, "
+            "or model.attention=scaled_dot_product."
+        )
 
 
 def _cudnn_takes(query: jax.Array, key: jax.Array, mask: Array | None) -> bool:
@@ -163,13 +160,12 @@ def _cudnn_takes(query: jax.Array, key: jax.Array, mask: Array | None) -> bool:
 
     The kernel turns a mask into a bias, and the gradient of a bias needs even lengths.
     """
-    device = jax.devices()[0]
-    width, lengths = query.shape[-1], (query.shape[1], key.shape[1])
+    device, width = jax.devices()[0], query.shape[-1]
     return (
         "NVIDIA" in device.device_kind
         and float(device.compute_capability) >= 8
         and query.dtype in (jnp.bfloat16, jnp.float16)
         and width % 8 == 0
         and width <= CUDNN_WIDTH
-        and (mask is None or all(length % 2 == 0 for length in lengths))
+        and (mask is None or query.shape[1] % 2 == key.shape[1] % 2 == 0)
     )

@@ -9,7 +9,7 @@ head of 64 is not padded to the 128 lanes of a TPU.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,22 +52,7 @@ def attend_in_kernel(
     query [B, T, N, H], scaled; key and value [B, S, N, H]; mask boolean, broadcastable to
     [B, 1, T, S]. interpret: computes what the kernel would, on any platform.
     """
-
-    def attend(visible: jax.Array, query: jax.Array, *keys_values: jax.Array) -> list[jax.Array]:
-        blocks = _blocks(visible, query, keys_values[0])
-        attended = pl.pallas_call(
-            partial(_forward_kernel, head_dim),
-            grid=blocks.grid,
-            in_specs=[blocks.mask, blocks.query, blocks.key, blocks.key],
-            out_specs=blocks.query,
-            out_shape=_like(query),
-            cost_estimate=_cost(2, visible, query, query, *keys_values),
-            interpret=interpret,
-        )(visible, query, *keys_values)
-        return [attended]
-
-    head_dim = query.shape[3]
-    return _on_each_device(attend, mask, query, key, value)[0]
+    return _call(_forward_kernel, mask, query, key, value, interpret=interpret)[0]
 
 
 def gradients_in_kernel(
@@ -79,36 +64,16 @@ def gradients_in_kernel(
     interpret: bool = False,
 ) -> list[jax.Array]:
     """Returns the gradients of query, key and value by that of `attend_in_kernel`."""
-
-    def differentiate(visible: jax.Array, *arrays: jax.Array) -> list[jax.Array]:
-        query, key, value, _ = arrays
-        blocks = _blocks(visible, query, key)
-        return pl.pallas_call(
-            partial(_backward_kernel, head_dim),
-            grid=blocks.grid,
-            in_specs=[
-                blocks.mask, blocks.query, blocks.key, blocks.key, blocks.query
-            ],
-            out_specs=[blocks.query, blocks.key, blocks.key],
-            out_shape=[_like(query), _like(key), _like(value)],
-            scratch_shapes=[pltpu.VMEM(blocks.key_shape, jnp.float32)] * 2,
-            cost_estimate=_cost(5, visible, *arrays, query, key, value),
-            interpret=interpret,
-        )(visible, *arrays)  # fmt: skip
-
-    head_dim = query.shape[3]
-    return _on_each_device(differentiate, mask, query, key, value, gradient)
+    return _call(_backward_kernel, mask, query, key, value, gradient, interpret=interpret)
 
 
-def _on_each_device(
-    call: Callable[..., list[jax.Array]], mask: jax.Array, *arrays: jax.Array
+def _call(
+    kernel: Callable[..., None], mask: jax.Array, *arrays: jax.Array, interpret: bool
 ) -> list[jax.Array]:
-    """Calls a kernel on each device of a mesh with the rows and heads that lie there.
-
-    call: gets the mask [B or 1, T, S] as int8 and `arrays` with their heads side by side.
-    """
+    """Calls a kernel on each device of a mesh with the rows and heads that lie there."""
     query, key = arrays[:2]
     visible = jnp.broadcast_to(mask[:, 0], (len(mask), query.shape[1], key.shape[1]))
+    call = partial(_call_on_device, partial(kernel, query.shape[3]), interpret)
     rows, _, heads = nn.logical_to_mesh_axes(("batch", None, "heads")) or (None, None, None)
     if rows or heads:  # a compiler that divides arrays over a mesh cannot look into a kernel
         spec = PartitionSpec(rows, None, heads)
@@ -119,50 +84,42 @@ def _on_each_device(
     return [x.reshape(*x.shape[:2], *query.shape[2:]) for x in results]
 
 
-class _Blocks(NamedTuple):
-    """How the arrays of a kernel are divided."""
+def _call_on_device(
+    kernel: Callable[..., None], interpret: bool, visible: jax.Array, *arrays: jax.Array
+) -> list[jax.Array]:
+    """Returns [query], or the gradients of [query, key, value] if that of the result is given.
 
-    grid: tuple[int, int, int]  # rows, groups of heads, blocks of queries
-    mask: pl.BlockSpec
-    query: pl.BlockSpec
-    key: pl.BlockSpec
-    key_shape: tuple[int, int]
-
-
-def _blocks(visible: jax.Array, query: jax.Array, key: jax.Array) -> _Blocks:
-    """Returns the blocks for visible [B or 1, T, S], query [B, T, N·H] and key [B, S, N·H].
-
-    A block is `LANES` wide, two heads of 64, or has all heads if a mesh left fewer; and it has as
-    many queries as fit: with 16 heads of 64 and 1,024 keys 256 queries, so that the grid for 1,024
+    visible [B or 1, T, S] as int8; the arrays have their heads side by side: [B, T, N·H]. A block
+    is `LANES` wide, two heads of 64, or has all heads if a mesh left fewer; and it has as many
+    queries as fit: with 16 heads of 64 and 1,024 keys 256 queries, so that the grid for 1,024
     queries is (B, 8, 4).
     """
-    num_rows, num_queries, width = query.shape
-    num_keys, rows_of_mask = key.shape[1], len(visible)
+    (num_rows, num_queries, width), num_keys = arrays[0].shape, arrays[1].shape[1]
+    rows_of_mask = len(visible)
     block = next(n for n in (256, LANES) if num_queries % n == 0 and n * num_keys <= MAX_WEIGHTS)
     lanes = LANES if width % LANES == 0 else width
-    return _Blocks(
-        (num_rows, width // lanes, num_queries // block),
-        pl.BlockSpec((1, block, num_keys), lambda row, group, i: (row % rows_of_mask, i, 0)),
-        pl.BlockSpec((1, block, lanes), lambda row, group, i: (row, i, group)),
-        pl.BlockSpec((1, num_keys, lanes), lambda row, group, i: (row, 0, group)),
-        (num_keys, lanes),
+    of_mask = pl.BlockSpec((1, block, num_keys), lambda row, group, i: (row % rows_of_mask, i, 0))
+    of_query = pl.BlockSpec((1, block, lanes), lambda row, group, i: (row, i, group))
+    of_key = pl.BlockSpec((1, num_keys, lanes), lambda row, group, i: (row, 0, group))
+    specs, is_backward = [of_query, of_key, of_key, of_query], len(arrays) == 4
+    results = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays[: 3 if is_backward else 1]]
+    num_products = 5 if is_backward else 2  # of [T, H] and [H, S], or alike
+    cost = pl.CostEstimate(
+        flops=2 * num_products * arrays[0].size * num_keys,
+        transcendentals=arrays[0].size // LANES * num_keys,
+        bytes_accessed=num_rows * visible[0].size
+        + sum(x.size * x.dtype.itemsize for x in (*arrays, *results)),
     )
-
-
-def _like(x: jax.Array) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
-
-
-def _cost(
-    num_products: int, visible: jax.Array, query: jax.Array, *others: jax.Array
-) -> pl.CostEstimate:
-    """Returns what the compiler should count for products of [T, S, H] and arrays moved once."""
-    num_keys = visible.shape[2]
-    return pl.CostEstimate(
-        flops=2 * num_products * query.size * num_keys,
-        transcendentals=query.size // LANES * num_keys,
-        bytes_accessed=len(query) * visible[0].size + sum(x.nbytes for x in (query, *others)),
-    )
+    return pl.pallas_call(
+        kernel,
+        grid=(num_rows, width // lanes, num_queries // block),
+        in_specs=[of_mask, *specs[: len(arrays)]],
+        out_specs=specs[: len(results)],
+        out_shape=results,
+        scratch_shapes=[pltpu.VMEM((num_keys, lanes), jnp.float32)] * 2 if is_backward else [],
+        cost_estimate=cost,
+        interpret=interpret,
+    )(visible, *arrays)
 
 
 def _product(x: jax.Array, y: jax.Array, x_axis: int, y_axis: int) -> jax.Array:

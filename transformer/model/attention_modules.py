@@ -14,30 +14,25 @@ from flax import linen as nn
 from jax import export
 
 from transformer.config import ModelConfig
-from transformer.model.attention_functions import (
-    WeightsDropout,
-    attend,
-    attention_logits,
-    mask_logits,
-)
+from transformer.model.attention_functions import WeightsDropout, attention_logits, mask_logits
 from transformer.model.primitives import Array, hash_of_index
 
 
-def _scaled_identity(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Returns the initial value of `GeneralAttention`, which is not random."""
-    del rng
-    return jnp.broadcast_to(jnp.eye(shape[-1]) * shape[-1] ** -0.5, shape)
-
-
-class LearnedAttention(nn.Module):
-    """Base of the attention functions softmax(logits)V: a subclass says what the logits are."""
+class AttentionModule(nn.Module):
+    """softmax(logits)V of the scaled products: a subclass has other logits, or other weights."""
 
     def logits(self, query: jax.Array, key: jax.Array, mask: Array | None) -> jax.Array:
         """Returns float32 [B, N, T, S] of query [B, T, N, H] and key [B, S, N, H].
 
         mask: broadcastable to [B, N, T, S]; it is applied afterwards.
         """
-        raise NotImplementedError
+        del mask
+        return attention_logits(*_heads_first(query * query.shape[-1] ** -0.5, key))
+
+    def weights(self, logits: jax.Array, *, deterministic: bool) -> jax.Array:
+        """Returns the weights of the values [B, N, T, S] of logits [B, N, T, S], masked."""
+        del deterministic
+        return jax.nn.softmax(logits)
 
     @nn.compact
     def __call__(
@@ -49,24 +44,31 @@ class LearnedAttention(nn.Module):
         mask: Array | None = None,
         dropout: WeightsDropout | None = None,
     ) -> jax.Array:
-        logits = self.logits(query, key, mask)
-        return attend(logits, value.swapaxes(1, 2), mask, dropout).swapaxes(1, 2)
+        logits = mask_logits(self.logits(query, key, mask), mask)
+        weights = self.weights(logits, deterministic=dropout is None).astype(value.dtype)
+        weights = weights if dropout is None else dropout(weights)
+        return jnp.einsum("BNTS,BNSH->BNTH", weights, value.swapaxes(1, 2)).swapaxes(1, 2)
 
 
-class GeneralAttention(LearnedAttention):
+def _heads_first(*arrays: jax.Array) -> tuple[jax.Array, ...]:
+    return tuple(x.swapaxes(1, 2) for x in arrays)
+
+
+class GeneralAttention(AttentionModule):
     """softmax(QWKᵀ)V, a matrix W [N, H, H]: "general" of Luong et al. (arXiv 1508.04025).
 
     W starts as the unit matrix over √d_k, so that training starts from equation (1).
     """
 
     def logits(self, query: jax.Array, key: jax.Array, mask: Array | None) -> jax.Array:
-        shape = (*query.shape[2:], key.shape[-1])
-        matrix = self.param("matrix", _scaled_identity, shape).astype(query.dtype)
+        num_heads, width = query.shape[2:]
+        identity = jnp.broadcast_to(jnp.eye(width) * width**-0.5, (num_heads, width, width))
+        matrix = self.param("matrix", lambda rng: identity).astype(query.dtype)
         query = jnp.einsum("BTNH,NHK->BTNK", query, matrix)
-        return attention_logits(query.swapaxes(1, 2), key.swapaxes(1, 2))
+        return attention_logits(*_heads_first(query, key))
 
 
-class AdditiveAttention(LearnedAttention):
+class AdditiveAttention(AttentionModule):
     """softmax(vᵀtanh(Q + K))V, a vector v [N, H]: Bahdanau et al. (arXiv 1409.0473).
 
     Their two matrices are the projections W^Q and W^K that each head has anyway. Every pair of
@@ -76,10 +78,10 @@ class AdditiveAttention(LearnedAttention):
     def logits(self, query: jax.Array, key: jax.Array, mask: Array | None) -> jax.Array:
         init = nn.initializers.normal(query.shape[-1] ** -0.5)
         vector = self.param("vector", init, query.shape[2:])
-        return _additive_logits(query, key, vector)
+        return _additive_logits(*_heads_first(query, key), vector)
 
 
-class ContentAttention(LearnedAttention):
+class ContentAttention(AttentionModule):
     """softmax(β cos(Q, K))V, a sharpness β > 0 per head: Graves et al. (arXiv 1410.5401, 3.3.1).
 
     Their controller computes β anew for every step; here it is learned, from 10 on, as in Henry et
@@ -90,7 +92,7 @@ class ContentAttention(LearnedAttention):
         init = nn.initializers.constant(math.log(10))
         sharpness = jnp.exp(self.param("log_sharpness", init, query.shape[2:3]))
         query = _unit(query) * sharpness[:, None].astype(query.dtype)
-        return attention_logits(query.swapaxes(1, 2), _unit(key).swapaxes(1, 2))
+        return attention_logits(*_heads_first(query, _unit(key)))
 
 
 def _unit(x: jax.Array) -> jax.Array:
@@ -99,7 +101,7 @@ def _unit(x: jax.Array) -> jax.Array:
     return x * jax.lax.rsqrt(squares + 1e-9).astype(x.dtype)
 
 
-class LocationAttention(LearnedAttention):
+class LocationAttention(AttentionModule):
     """softmax(QW)V, a matrix W [N, H, P]: "location" of Luong et al. (arXiv 1508.04025).
 
     Column p of W is for the key at position p of its sentence, whatever it holds: of the keys that
@@ -130,12 +132,11 @@ class LocationAttention(LearnedAttention):
 @jax.checkpoint  # or the backward pass would keep the hidden layer, [B, N, T, S, H]
 def _additive_logits(query: jax.Array, key: jax.Array, vector: jax.Array) -> jax.Array:
     """Returns vᵀtanh(Q + K) in float32, [B, N, T, S]."""
-    query, key = (x.swapaxes(1, 2) for x in (query, key))
     hidden = jnp.tanh(query[:, :, :, None] + key[:, :, None]).astype(jnp.float32)
     return (hidden * vector[:, None, None]).sum(-1)
 
 
-class HardAttention(nn.Module):
+class HardAttention(AttentionModule):
     """The value at one position s, which is drawn from softmax(QKᵀ/√d_k) for each query and head.
 
     It is arXiv 1502.03044, section 4.1. `dropout` is given only in training, and drops nothing
@@ -144,35 +145,22 @@ class HardAttention(nn.Module):
     The collection "samples" receives log p(s) [B, N, T] as "log_probs", 0 where nothing is drawn.
     """
 
-    @nn.compact
-    def __call__(
-        self,
-        query: jax.Array,
-        key: jax.Array,
-        value: jax.Array,
-        *,
-        mask: Array | None = None,
-        dropout: WeightsDropout | None = None,
-    ) -> jax.Array:
-        query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))
-        logits = attention_logits(query * query.shape[-1] ** -0.5, key)
-        log_probs = jax.nn.log_softmax(mask_logits(logits, mask))
-        weights = _one_hot_of_largest(log_probs) if dropout is None else self.draw(log_probs)
-        return (weights.astype(value.dtype) @ value).swapaxes(1, 2)
+    def weights(self, logits: jax.Array, *, deterministic: bool) -> jax.Array:
+        log_probs = jax.nn.log_softmax(logits)
+        if deterministic:
+            return _one_hot_of_largest(log_probs)
+        bits = hash_of_index(self.make_rng("dropout"), logits.shape)
+        return self.draw(log_probs, log_probs + gumbel_noise(bits))
 
-    def draw(self, log_probs: jax.Array) -> jax.Array:
-        """Returns weights [B, N, T, S]: of half of the rows 1 at a position, of others softmax."""
-        drawn = _one_hot_of_largest(log_probs + self.gumbel_noise(log_probs.shape))
+    def draw(self, log_probs: jax.Array, noisy: jax.Array) -> jax.Array:
+        """Returns weights [B, N, T, S]: of half of the rows 1 at a position, of others softmax.
+
+        noisy: the log-probabilities with noise, the largest of which is drawn.
+        """
+        drawn = _one_hot_of_largest(noisy)
         coins = hash_of_index(self.make_rng("dropout"), (len(log_probs), 1, 1, 1)) >> 31
         self.sow("samples", "log_probs", ((1 - coins) * drawn * log_probs).sum(-1))
         return jnp.where(coins == 0, drawn, jnp.exp(log_probs))
-
-    def gumbel_noise(self, shape: tuple[int, ...]) -> jax.Array:
-        """Returns noise with which the largest log-probability is that of a draw.
-
-        Like dropout it does not depend on the number of devices.
-        """
-        return gumbel_noise_of(hash_of_index(self.make_rng("dropout"), shape))
 
 
 class HardGumbelAttention(HardAttention):
@@ -181,18 +169,17 @@ class HardGumbelAttention(HardAttention):
     Gumbel-softmax at temperature 1 (Jang et al., arXiv 1611.01144, 2.2).
     """
 
-    def draw(self, log_probs: jax.Array) -> jax.Array:
+    def draw(self, log_probs: jax.Array, noisy: jax.Array) -> jax.Array:
         """Returns weights [B, N, T, S] that are 1 at a position of each query and 0 elsewhere."""
-        noisy = log_probs + self.gumbel_noise(log_probs.shape)
         soft = jax.nn.softmax(noisy)
         return _one_hot_of_largest(noisy) + soft - jax.lax.stop_gradient(soft)
 
 
-def gumbel_noise_of(bits: jax.Array) -> jax.Array:
-    """Returns the noise of random bits, uint32: finite for all of them.
+def gumbel_noise(bits: jax.Array) -> jax.Array:
+    """Returns the noise of random bits, uint32, with which the largest logit is that of a draw.
 
     The uniform number is (k + 1/2) / 2²³ for the 23 upper bits k: float32 holds each exactly, so
-    that none is rounded to 1, as (2²⁴ - 1/2) / 2²⁴ would be.
+    that none is rounded to 1, as (2²⁴ - 1/2) / 2²⁴ would be, and the noise is always finite.
     """
     uniform = ((bits >> 9).astype(jnp.float32) + 0.5) * 2.0**-23
     return -jnp.log(-jnp.log(uniform))

@@ -1,6 +1,7 @@
 """What a model costs: the arithmetic of training it, in FLOPs, and whether it fits a CPU core."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,8 +34,7 @@ def num_layer_weights(config: ModelConfig) -> int:
 def _weights(config: ModelConfig) -> tuple[int, int]:
     """Returns the numbers of weights in the matrices of (one attention, one feed-forward)."""
     num_matrices = 3 if config.feed_forward == "gated" else 2
-    attention = 2 * config.d_model * _heads_width(config)
-    return attention, num_matrices * config.d_model * config.d_ff
+    return 2 * config.d_model * _heads_width(config), num_matrices * config.d_model * config.d_ff
 
 
 def _heads_width(config: ModelConfig) -> int:
@@ -76,14 +76,12 @@ def training_flops(
     half of the decoder's causal square.
     """
     source, target = (np.asarray(n, np.float64) for n in (source_lengths, target_lengths))
-    attention, feed_forward = _weights(config)
-    heads_width = _heads_width(config)
-    encoder = source * (attention + feed_forward) + heads_width * source**2
     # Half of the weights of attention to the source meet the target (queries, output), half the
     # source (keys, values).
-    decoder = target * (1.5 * attention + feed_forward) + source * attention / 2
-    decoder += heads_width * (target * (target + 1) / 2 + source * target)
-    softmax = target * config.d_model * target_vocab_size
-    products = config.depth(is_decoder=False) * encoder + softmax
-    products += config.depth(is_decoder=True) * decoder
-    return FLOPS_PER_PRODUCT * float(products.sum())
+    to_source = _weights(config)[0] * (source + target) / 2
+    to_source += _heads_width(config) * source * target
+    depth, softmax = config.depth(is_decoder=True), target * config.d_model * target_vocab_size
+    decoder = replace(config, num_layers=depth)
+    outputs = float((depth * to_source + softmax).sum())
+    flops = stack_flops(config, source) + stack_flops(decoder, target, causal=True, outputs=outputs)
+    return flops

@@ -22,9 +22,8 @@ class Embedding(nn.Module):
     has_logits: bool = False
 
     def setup(self) -> None:
-        width = self.config.d_model
-        init = table_init(self.config)
-        self.table = self.param("table", init, (self.vocab_size, width))
+        shape = self.vocab_size, self.config.d_model
+        self.table = self.param("table", table_init(self.config), shape)
         if self.has_logits and self.config.output_bias:
             self.bias = self.param("bias", nn.initializers.zeros, (self.vocab_size,))
 
@@ -52,13 +51,6 @@ class Embedding(nn.Module):
         return logits + self.bias.astype(dtype) if self.config.output_bias else logits
 
 
-def sinusoids(positions: Array, frequencies: Array) -> jax.Array:
-    """Returns sin(pos·f_0), cos(pos·f_0), sin(pos·f_1), …: [..., D] of frequencies f [D / 2]."""
-    angles = positions[..., None] * frequencies
-    pairs = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
-    return pairs.reshape(*positions.shape, 2 * len(frequencies))
-
-
 class SinusoidalPositions(nn.Module):
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(same): the paper's."""
 
@@ -71,7 +63,9 @@ class SinusoidalPositions(nn.Module):
 
     def __call__(self, positions: Array) -> jax.Array:
         """Returns vectors [..., D] of positions [...], which count from 0 in each sentence."""
-        return sinusoids(positions + self.first_position, self.frequencies())
+        angles = (positions + self.first_position)[..., None] * self.frequencies()
+        pairs = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+        return pairs.reshape(*positions.shape, -1)
 
 
 class Tensor2TensorPositions(SinusoidalPositions):
@@ -130,15 +124,10 @@ def make_position_encoding(config: ModelConfig, name: str | None = None) -> nn.M
 
 
 def add_positions(
-    x: jax.Array,
-    position_vectors: jax.Array,
-    norm: Norm | None,
-    dropout: Dropout,
-    *,
-    deterministic: bool,
+    x: jax.Array, vectors: jax.Array, norm: Norm | None, dropout: Dropout, *, deterministic: bool
 ) -> jax.Array:
     """Returns the input of a Stack, Dropout(norm(x + position vectors)), both [..., D]."""
-    x = x + position_vectors.astype(x.dtype)
+    x = x + vectors.astype(x.dtype)
     x = dropout(norm(x) if norm else x, deterministic=deterministic)
     return nn.with_logical_constraint(x, ("batch", "length", "embed"))
 

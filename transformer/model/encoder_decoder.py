@@ -1,9 +1,14 @@
-"""The encoder-decoder Transformer: ids in, scores of the next token out (paper, Figure 1)."""
+"""The encoder-decoder Transformer: ids in, scores of the next token out (paper, Figure 1).
 
-from typing import NamedTuple
+An `Ensemble` is several of them as one.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 
 from transformer.data.rows.batch import Batch
 from transformer.model.attention import KVCache, causal_mask, segment_mask
@@ -34,15 +39,18 @@ class Transformer(StackModel):
     target_vocab_size: int
 
     def setup(self) -> None:
-        c = self.config
-        if c.embedding_sharing == "all":
-            self.shared_embedding = Embedding(c, self.target_vocab_size, has_logits=True)
+        c, sharing = self.config, self.config.embedding_sharing
+        with_logits = partial(Embedding, c, self.target_vocab_size, has_logits=True)
+        if sharing == "all":
+            self.shared_embedding = self.source_embedding = with_logits()
+            self.target_embedding = self.softmax = self.shared_embedding
         else:
             self.source_embedding = Embedding(c, self.source_vocab_size)
-            has_logits = c.embedding_sharing == "target"
-            self.target_embedding = Embedding(c, self.target_vocab_size, has_logits)
-        if c.embedding_sharing == "none":
-            self.softmax = Embedding(c, self.target_vocab_size, has_logits=True)
+        if sharing == "target":
+            self.target_embedding = self.softmax = with_logits()
+        if sharing == "none":
+            self.target_embedding = Embedding(c, self.target_vocab_size)
+            self.softmax = with_logits()
         # What is learnt of positions, the source and the target learn apart.
         self.source_positions = make_position_encoding(c)
         self.target_positions = make_position_encoding(c)
@@ -67,17 +75,18 @@ class Transformer(StackModel):
         encoded = self.encode(
             batch.inputs, batch.input_positions, batch.input_segments, deterministic=deterministic
         )
-        x = self._embed_target(decoder_inputs, batch.target_positions, deterministic=deterministic)
+        places = batch.target_positions
+        x = self._embed("target", decoder_inputs, places, deterministic=deterministic)
         mask = segment_mask(batch.target_segments, batch.target_segments)
         x = self.decoder(
             x,
             mask=mask & causal_mask(batch.targets.shape[1]),
             encoded=encoded,
             encoded_mask=segment_mask(batch.target_segments, batch.input_segments),
-            positions=batch.target_positions,
+            positions=places,
             deterministic=deterministic,
         )
-        return self._logits(x, deterministic=deterministic)
+        return self.softmax.logits(x, deterministic=deterministic)
 
     def encode(
         self, inputs: Array, positions: Array, segments: Array, *, deterministic: bool
@@ -86,9 +95,7 @@ class Transformer(StackModel):
 
         inputs [B, S] ids, positions [B, S] or [S], segments [B, S] as in a `Batch`.
         """
-        x = self._table("source_embedding")(inputs)
-        vectors = self.source_positions(positions)
-        x = add_positions(x, vectors, self.source_norm, self.dropout, deterministic=deterministic)
+        x = self._embed("source", inputs, positions, deterministic=deterministic)
         mask = segment_mask(segments, segments)
         return self.encoder(x, mask=mask, positions=positions, deterministic=deterministic)
 
@@ -121,26 +128,19 @@ class Transformer(StackModel):
         tokens [B, W], which stand at `positions` [B] of their sentences and are written into
         `column` of the cache; ancestors [B, W, L]: see `attention.ancestor_mask`.
         """
-        x = self._embed_target(tokens, positions[:, None], deterministic=True)
+        x = self._embed("target", tokens, positions[:, None], deterministic=True)
         source = dict(encoded=encoded.keys_values, encoded_mask=encoded.mask)
         x, cache = self.decoder.step(
             x, cache, column, ancestors=ancestors, positions=positions, **source
         )
-        return self._logits(x, deterministic=True), cache
+        return self.softmax.logits(x), cache
 
-    def _table(self, name: str) -> Embedding:
-        return getattr(self, "shared_embedding" if self.config.embedding_sharing == "all" else name)
-
-    def _embed_target(self, ids: Array, positions: Array, *, deterministic: bool) -> jax.Array:
-        x = self._table("target_embedding")(ids)
-        vectors = self.target_positions(positions)
-        return add_positions(
-            x, vectors, self.target_norm, self.dropout, deterministic=deterministic
-        )
-
-    def _logits(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
-        name = "softmax" if self.config.embedding_sharing == "none" else "target_embedding"
-        return self._table(name).logits(x, deterministic=deterministic)
+    def _embed(self, side: str, ids: Array, positions: Array, *, deterministic: bool) -> jax.Array:
+        """Returns the input of a Stack, [..., D]; side: "source" or "target"."""
+        names = ("embedding", "positions", "norm")
+        table, encode, norm = (getattr(self, f"{side}_{name}") for name in names)
+        vectors = encode(positions)
+        return add_positions(table(ids), vectors, norm, self.dropout, deterministic=deterministic)
 
 
 def shift_right(targets: Array, positions: Array, bos: int) -> jax.Array:
@@ -153,3 +153,47 @@ def shift_right(targets: Array, positions: Array, bos: int) -> jax.Array:
         returns    1 7 1 9 9
     """
     return jnp.where(positions == 0, bos, jnp.roll(targets, 1, axis=1))
+
+
+class Ensemble(nn.Module):
+    """Several models with the methods of one, for a search and for scoring.
+
+    At each position the probability of a token is the mean of those of the models, as in fairseq
+    (Marian takes the mean of the logarithms). The models may differ in all but the vocabulary. The
+    parameters are {"models_0": …, "models_1": …}; a cache and an encoded source are tuples with an
+    entry for each model.
+    """
+
+    models: tuple[Any, ...]  # of `Transformer`
+
+    def __call__(self, *inputs: Any, deterministic: bool) -> jax.Array:
+        """Returns log-probabilities [B, T, V] in the place of logits."""
+        return log_mean([model(*inputs, deterministic=deterministic) for model in self.models])
+
+    def encode(self, *inputs: Any, deterministic: bool) -> jax.Array:
+        """Raises ValueError: every model encodes a source in vectors of its own."""
+        raise ValueError("An ensemble has no vectors of a source: open one of its runs alone.")
+
+    def encode_for_search(self, *inputs: Any) -> tuple[Any, ...]:
+        """Returns what each model needs of the sources, inputs [B, S] of `lengths` [B]."""
+        return tuple(model.encode_for_search(*inputs) for model in self.models)
+
+    def init_cache(self, *sizes: int) -> tuple[Any, ...]:
+        """Returns an empty cache of each model."""
+        return tuple(model.init_cache(*sizes) for model in self.models)
+
+    def decode_step(
+        self, tokens: jax.Array, cache: tuple[Any, ...], *rest: Any
+    ) -> tuple[jax.Array, tuple[Any, ...]]:
+        """Returns (log-probabilities [B, W, V], caches), as `Transformer.decode_step`."""
+        *place, encoded = rest
+        members = zip(self.models, cache, encoded, strict=True)
+        steps = [model.decode_step(tokens, own, *place, source) for model, own, source in members]
+        logits, caches = zip(*steps, strict=True)
+        return log_mean(logits), caches
+
+
+def log_mean(logits: Any) -> jax.Array:
+    """Returns the logarithm of the mean of softmax(logits) over the models."""
+    log_probs = jnp.stack([jax.nn.log_softmax(scores.astype(jnp.float32)) for scores in logits])
+    return jax.nn.logsumexp(log_probs, axis=0) - jnp.log(len(log_probs))

@@ -18,7 +18,6 @@ from transformer.model.attention import (
     KVCache,
     MultiHeadAttention,
     ancestor_mask,
-    empty_cache,
     to_cache_layout,
 )
 from transformer.model.primitives import Array, Dropout, kernel_init, make_layer_norm
@@ -63,24 +62,20 @@ class Residual(nn.Module):
 
     post, the paper's: LayerNorm(x + Dropout(sublayer(x)));
     pre: x + Dropout(sublayer(LayerNorm(x))).
-
-    Used as `x = residual.add(x, sublayer(residual.sublayer_input(x)), deterministic=…)`.
     """
 
     config: ModelConfig
 
-    def setup(self) -> None:
-        self.layer_norm = make_layer_norm(self.config, name="LayerNorm_0")
-        self.dropout = Dropout(self.config.dropout_rate, name="Dropout_0")
-
-    def sublayer_input(self, x: jax.Array) -> jax.Array:
-        """Returns what the sub-layer is given, [..., D]."""
-        return self.layer_norm(x) if self.config.norm == "pre" else x
-
-    def add(self, x: jax.Array, y: jax.Array, *, deterministic: bool) -> jax.Array:
-        """Adds the result y [..., D] of the sub-layer to x [..., D]."""
-        x = x + self.dropout(y, deterministic=deterministic)
-        return x if self.config.norm == "pre" else self.layer_norm(x)
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, sublayer: Callable[[jax.Array], jax.Array], *, deterministic: bool
+    ) -> jax.Array:
+        """Returns [..., D] of x [..., D]."""
+        norm = make_layer_norm(self.config, name="LayerNorm_0")
+        dropout = partial(Dropout(self.config.dropout_rate), deterministic=deterministic)
+        if self.config.norm == "pre":
+            return x + dropout(sublayer(norm(x)))
+        return norm(x + dropout(sublayer(x)))
 
 
 class Block(nn.Module):
@@ -102,14 +97,12 @@ class Block(nn.Module):
         return FeedForward(self.config)
 
     def setup(self) -> None:
-        name = self.config.attention
-        paper = "scaled_dot_product"
+        name, paper = self.config.attention, "scaled_dot_product"
         self.self_attention = self.make_attention(paper if name in SOURCE_ATTENTION_ONLY else name)
         self.self_residual = Residual(self.config)
         if self.cross_attention:
-            self.encoder_attention = self.make_attention(
-                paper if name in SELF_ATTENTION_ONLY else name
-            )
+            name = paper if name in SELF_ATTENTION_ONLY else name
+            self.encoder_attention = self.make_attention(name)
             self.encoder_residual = Residual(self.config)
         self.feed_forward = self.make_feed_forward()
         self.feed_forward_residual = Residual(self.config)
@@ -121,25 +114,21 @@ class Block(nn.Module):
         mask: Array | None,
         encoded: jax.Array | None = None,
         encoded_mask: Array | None = None,
+        positions: Array | None = None,
         deterministic: bool,
-        **place: Array,
     ) -> jax.Array:
         """Returns [B, T, D] of x [B, T, D]; encoded [B, S, D] is the source.
 
-        place: `positions` [B, T] or [T], if they act in self-attention.
+        positions: [B, T] or [T], if they act in self-attention.
         """
-        attention, residual = self.self_attention, self.self_residual
-        y = residual.sublayer_input(x)
-        keys_values = attention.project_keys_values(y)
-        y = attention(y, keys_values, mask=mask, deterministic=deterministic, **place)
-        x = residual.add(x, y, deterministic=deterministic)
+        attention, options = self.self_attention, dict(deterministic=deterministic)
+        attend = partial(attention, mask=mask, positions=positions, **options)
+        x = self.self_residual(x, lambda y: attend(y, attention.project_keys_values(y)), **options)
         if self.cross_attention:
-            attention, residual = self.encoder_attention, self.encoder_residual
-            y = residual.sublayer_input(x)
-            keys_values = attention.project_keys_values(encoded)
-            y = attention(y, keys_values, mask=encoded_mask, deterministic=deterministic)
-            x = residual.add(x, y, deterministic=deterministic)
-        x = self._add_feed_forward(x, deterministic=deterministic)
+            keys_values = self.encoder_attention.project_keys_values(encoded)
+            attend = partial(self.encoder_attention, keys_values=keys_values, mask=encoded_mask)
+            x = self.encoder_residual(x, partial(attend, **options), **options)
+        x = self.feed_forward_residual(x, self.feed_forward, **options)
         return nn.with_logical_constraint(x, ("batch", "length", "embed"))
 
     def step(
@@ -151,25 +140,25 @@ class Block(nn.Module):
         mask: jax.Array,
         encoded: KVCache | None = None,
         encoded_mask: Array | None = None,
-        **place: jax.Array,
+        positions: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache]:
         """Returns one new position of every beam, [B, W, D], and the cache that includes it.
 
         x [B, W, D]; column: where in the cache it is written; encoded: the source as this block's
-        keys and values; place: `positions` [B], if they act in self-attention.
+        keys and values; positions [B]: of x, if they act in self-attention.
         """
-        y = self.self_residual.sublayer_input(x)
-        y, cache = self.self_attention.step(y, cache, column, mask=mask, **place)
-        x = self.self_residual.add(x, y, deterministic=True)
-        if self.cross_attention:
-            y = self.encoder_residual.sublayer_input(x)
-            y = self.encoder_attention.attend_to_cache(y, encoded, mask=encoded_mask)
-            x = self.encoder_residual.add(x, y, deterministic=True)
-        return self._add_feed_forward(x, deterministic=True), cache
 
-    def _add_feed_forward(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
-        y = self.feed_forward(self.feed_forward_residual.sublayer_input(x))
-        return self.feed_forward_residual.add(x, y, deterministic=deterministic)
+        def attend(y: jax.Array) -> jax.Array:
+            nonlocal cache
+            y, cache = self.self_attention.step(y, cache, column, mask=mask, positions=positions)
+            return y
+
+        x = self.self_residual(x, attend, deterministic=True)
+        if self.cross_attention:
+            attend_to_source = self.encoder_attention.attend_to_cache
+            attend = partial(attend_to_source, cache=encoded, mask=encoded_mask)
+            x = self.encoder_residual(x, attend, deterministic=True)
+        return self.feed_forward_residual(x, self.feed_forward, deterministic=True), cache
 
 
 class Stack(nn.Module):
@@ -248,14 +237,17 @@ class Stack(nn.Module):
     def project_keys_values(self, encoded: jax.Array) -> list[KVCache]:
         """Returns the encoded source [B, S, D] as each block's keys and values, projected once."""
         return [
-            to_cache_layout(block.encoder_attention.project_keys_values(encoded))
+            to_cache_layout(*block.encoder_attention.project_keys_values(encoded))
             for block in self.layer
         ]
 
     def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
         """Returns an empty cache per block, for self-attention over `length` columns per beam."""
-        cache = empty_cache(self.config, batch_size, num_beams, length)
-        return [cache] * self.config.depth(is_decoder=self.cross_attention)
+        c, num_keys = self.config, length * num_beams
+        (key_width, value_width), size = c.widths_of_head, (batch_size, c.num_heads)
+        zeros = partial(jnp.zeros, dtype=jnp.dtype(c.dtype))
+        cache = KVCache(zeros((*size, key_width, num_keys)), zeros((*size, num_keys, value_width)))
+        return [cache] * c.depth(is_decoder=self.cross_attention)
 
     def step(
         self,
@@ -280,18 +272,15 @@ class Stack(nn.Module):
         unbound = self._unbound_block()
 
         @jax.jit  # traced once for all blocks
-        def step(
-            params: Any, x: jax.Array, cache: KVCache, encoded: KVCache | None
-        ) -> Any:  # ([B, W, D], KVCache)
+        def step(params: Any, x: jax.Array, cache: KVCache, encoded: Any) -> Any:
             arrays = {"params": params}, x, cache, column
             return unbound.apply(*arrays, encoded=encoded, **inputs, method="step")
 
-        new_cache: list[KVCache] = []
+        cache = [*cache]
         for i, block in enumerate(self.layer):
             params = block.variables["params"]
-            x, block_cache = step(params, x, cache[i], encoded[i] if encoded else None)
-            new_cache.append(block_cache)
-        return self._finish(x), new_cache
+            x, cache[i] = step(params, x, cache[i], encoded[i] if encoded else None)
+        return self._finish(x), cache
 
     def _finish(self, x: jax.Array) -> jax.Array:
         return self.last_norm(x) if self.config.norm == "pre" else x
@@ -306,12 +295,6 @@ class StackModel(nn.Module):
     remat: bool = False
     scan_layers: bool = False
 
-    def make_stack(self, *, cross_attention: bool = False, name: str | None = None) -> Stack:
-        """Returns a new Stack of this model."""
-        return Stack(
-            self.config,
-            cross_attention=cross_attention,
-            remat=self.remat,
-            scan_layers=self.scan_layers,
-            name=name,
-        )
+    def make_stack(self, **options: Any) -> Stack:
+        """Returns a new Stack of this model; options: its other fields."""
+        return Stack(self.config, remat=self.remat, scan_layers=self.scan_layers, **options)

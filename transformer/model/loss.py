@@ -31,20 +31,17 @@ def cross_entropy(
     return (loss * weights).sum(), (nll * weights).sum(), weights.sum()
 
 
+Pair = tuple[jax.Array, jax.Array]
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
-def per_token(
-    logits: jax.Array, targets: jax.Array, smoothing: float
-) -> tuple[jax.Array, jax.Array]:
+def per_token(logits: jax.Array, targets: jax.Array, smoothing: float) -> Pair:
     """Returns (loss, negative log-likelihood), each [B, T]."""
     return _forward(logits, targets, smoothing)[0]
 
 
-_Residuals = tuple[jax.Array, jax.Array, jax.Array]  # logits, targets, log of the normaliser
-
-
-def _forward(
-    logits: jax.Array, targets: jax.Array, smoothing: float
-) -> tuple[tuple[jax.Array, jax.Array], _Residuals]:
+def _forward(logits: jax.Array, targets: jax.Array, smoothing: float) -> tuple[Pair, Any]:
+    """Returns the result, and what the gradient needs."""
     exact = logits.astype(jnp.float32)
     log_normalizer = jax.nn.logsumexp(exact, axis=-1)
     gold = jax.lax.platform_dependent(logits, targets, tpu=_select, default=_gather)
@@ -70,9 +67,7 @@ def _is_gold(logits: jax.Array, targets: jax.Array) -> jax.Array:
     return targets[..., None] == jnp.arange(logits.shape[-1])
 
 
-def _backward(
-    smoothing: float, residuals: _Residuals, gradients: tuple[jax.Array, jax.Array]
-) -> tuple[jax.Array, None]:
+def _backward(smoothing: float, residuals: Any, gradients: Pair) -> tuple[jax.Array, None]:
     """Returns ∂loss/∂logits = softmax(logits) - (1-ε)·one_hot - ε/V, without a scatter."""
     logits, targets, log_normalizer = residuals
     loss_gradient, nll_gradient = (g[..., None] for g in gradients)

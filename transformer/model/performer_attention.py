@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from transformer.model.attention_functions import WeightsDropout
+from transformer.model.attention_functions import WeightsDropout, refuse_dropout
 from transformer.model.primitives import Array
 
 LEAST_FEATURE = 1e-6  # keeps sums above 0: a query that fits no feature sees all keys alike
@@ -40,13 +40,8 @@ def performer_attention(
     result where entries of q and k deviate by 1/4, 14% at 1/2, and 93% at 1, where it approximates
     nothing. A model has to be trained with it; weights of another attention do not carry over.
     """
-    if dropout is not None:
-        raise ValueError(
-            "Performer attention has no weights to drop: set model.attention_dropout_rate=0, or "
-            "use another model.attention."
-        )
-    features = random_features(num_features, query.shape[-1])
-    query, key = (_log_features(x, features) for x in (query, key))
+    refuse_dropout("performer", dropout)
+    query, key = (_log_features(x, num_features) for x in (query, key))
     query = _positive(query, jnp.max(query, axis=3, keepdims=True))
     dtype, value = value.dtype, value.astype(jnp.float32)
     value = jnp.pad(value, ((0, 0), (0, 0), (0, 0), (0, 1)), constant_values=1).swapaxes(1, 2)
@@ -112,11 +107,9 @@ def _sums_of_past(
     return attended[:, :, ::-1] if from_end else attended
 
 
-def _log_features(x: jax.Array, features: Array) -> jax.Array:
-    """Returns log φ(x) = ω·x − |x|²/2 for x over the fourth root of d_k: [B, N, T, M].
-
-    x [B, T, N, H], features ω [M, H].
-    """
+def _log_features(x: jax.Array, num_features: int) -> jax.Array:
+    """Returns log φ(x) = ω·x − |x|²/2 of x [B, T, N, H] over the fourth root of H: [B, N, T, M]."""
+    features = random_features(num_features, x.shape[-1])  # [M, H]
     x = x.astype(jnp.float32) * x.shape[-1] ** -0.25
     squares = (x**2).sum(-1).swapaxes(1, 2)[..., None]
     return jnp.einsum("BTNH,MH->BNTM", x, features) - squares / 2

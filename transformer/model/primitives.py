@@ -39,8 +39,8 @@ def kernel_init(config: ModelConfig, *, ends_sublayer: bool = False) -> nn.initi
 
 def table_init(config: ModelConfig) -> nn.initializers.Initializer:
     """Returns the distribution of a table of embeddings or positions."""
-    is_xavier = config.initializer == "xavier"
-    return nn.initializers.normal(config.d_model**-0.5 if is_xavier else GPT2_DEVIATION)
+    is_gpt2 = config.initializer == "gpt2"
+    return nn.initializers.normal(GPT2_DEVIATION if is_gpt2 else config.d_model**-0.5)
 
 
 def make_layer_norm(config: ModelConfig, name: str | None = None) -> Norm:

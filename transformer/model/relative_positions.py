@@ -52,10 +52,9 @@ class NoPositions(nn.Module):
         follow each other. The offset of two is therefore that of their columns, the same in each
         row, and no query sees a key of another sentence: the bias is computed once for all rows.
         """
-        first = key.shape[1] - query.shape[1]
-        key_positions, columns = jnp.atleast_2d(key_positions), jnp.arange(key.shape[1])
+        first, columns = key.shape[1] - query.shape[1], jnp.arange(key.shape[1])
+        key_positions, offsets = jnp.atleast_2d(key_positions), columns - columns[first:, None]
         query = self.rotate(query, key_positions[:, first:])
-        offsets = columns[None, :] - columns[first:, None]
         return query, self.rotate(key, key_positions), self.bias(query, offsets[None])
 
 
@@ -88,7 +87,6 @@ class RotaryPositions(NoPositions):
     """
 
     def rotate(self, x: jax.Array, positions: Array) -> jax.Array:
-        """Returns queries or keys [B, T, N, H], turned."""
         width = x.shape[-1]
         frequencies = 10_000.0 ** -(jnp.arange(0, width, 2) / width)
         angles = positions[..., None, None] * frequencies  # [B, T, N=1, H / 2]
@@ -109,7 +107,6 @@ class ShawPositions(NoPositions):
 
     @nn.compact
     def bias(self, query: jax.Array, offsets: Array) -> jax.Array:
-        """Returns the products of queries [B, T, N, H] with the vectors of the offsets."""
         limit, width = self.max_distance, query.shape[-1]
         init = nn.initializers.xavier_uniform()
         vectors = self.param("vectors", init, (2 * limit + 1, width)).astype(query.dtype)
@@ -132,7 +129,6 @@ class T5Positions(NoPositions):
 
     @nn.compact
     def bias(self, query: jax.Array, offsets: Array) -> jax.Array:
-        """Returns the bias of each offset; query [B, T, N, H] matters by its number of heads."""
         shape = 2 * self.num_ranges, query.shape[2]
         table = self.param("biases", nn.initializers.zeros, shape)
         ranges = range_of_offset(offsets, self.num_ranges, self.max_distance)
@@ -163,7 +159,6 @@ class AlibiPositions(NoPositions):
     """
 
     def bias(self, query: jax.Array, offsets: Array) -> jax.Array:
-        """Returns minus slope times distance; query [B, T, N, H] matters by its number of heads."""
         slopes = jnp.asarray(alibi_slopes(query.shape[2]))[:, None, None]
         return -slopes * jnp.abs(offsets)[:, None]
 

@@ -20,7 +20,7 @@ from transformer.model.attention_functions import (
 from transformer.model.primitives import Array
 
 
-def is_in_window(query_positions: Array, key_positions: Array | int, block: int) -> Array:
+def is_in_window(query_positions: Array, key_positions: Array, block: int) -> Array:
     """Returns whether a query sees a key at most l positions away; the shapes broadcast."""
     return abs(query_positions - key_positions) <= block
 
@@ -28,7 +28,7 @@ def is_in_window(query_positions: Array, key_positions: Array | int, block: int)
 def is_strided(query_positions: Array, key_positions: Array, block: int) -> Array:
     """Returns whether a key is in the window, or at a distance that is a multiple of l."""
     distances = query_positions - key_positions
-    return is_in_window(distances, 0, block) | (distances % block == 0)
+    return (abs(distances) <= block) | (distances % block == 0)
 
 
 def is_fixed(query_positions: Array, key_positions: Array, block: int) -> Array:
@@ -37,11 +37,7 @@ def is_fixed(query_positions: Array, key_positions: Array, block: int) -> Array:
     These are l/16, but at least one: the paper's 8 of 128.
     """
     is_near = query_positions // block == key_positions // block
-    return is_near | (key_positions % block >= block - _num_last(block))
-
-
-def _num_last(block: int) -> int:
-    return max(1, block // 16)
+    return is_near | (key_positions % block >= block - max(1, block // 16))
 
 
 PATTERNS = {"local": is_in_window, "strided": is_strided, "fixed": is_fixed}
@@ -84,18 +80,25 @@ def sparse_attention(
         mask = seen if mask is None else seen & mask
         return scaled_dot_product_attention(query, key, value, mask=mask, dropout=dropout)
     blocks = [_blocks(x, block) for x in (query * query.shape[-1] ** -0.5, key, value)]
-    # Of each part: the axes of its keys and values, these two, and which of them are seen.
+    queries = jnp.arange(length + -length % block).reshape(-1, block, 1)  # [C, l, 1]
+
+    def mask_of_far(keys: jax.Array) -> Array:
+        is_far = abs(queries // block - keys // block) > 1
+        return is_far & _look_up(mask, queries, keys, length)
+
+    # Of each part: the axes of its keys and values, these two, and which of them are seen, [B, N,
+    # C, l, S].
     near = [_with_neighbours(x) for x in blocks[1:]]
     parts = [("BNCSH", near, _mask_of_near(mask, positions, block, is_seen))]
     if pattern == "strided":  # block by block, the keys at the query's place
-        rows = jnp.arange(blocks[0].shape[2] * block).reshape(-1, block).T
-        parts.append(("BNSTH", blocks[1:], _mask_of_far(mask, rows, length, block)))
-    if pattern == "fixed":
-        rows = _last_of_blocks(positions, block)
+        parts.append(("BNSTH", blocks[1:], mask_of_far(queries[..., 0].T)))
+    if pattern == "fixed":  # the last keys of all blocks: as many as a row of this length can have
+        num_last = max(1, block // 16)
+        find = partial(jnp.nonzero, size=num_last * length // block, fill_value=length)
+        rows = jax.vmap(find)(positions % block >= block - num_last)[0]  # [B, S]
         columns = jnp.arange(len(query))[:, None], jnp.minimum(rows, length - 1)
         far = [jnp.asarray(x)[columns].swapaxes(1, 2) for x in (key, value)]
-        far_mask = _mask_of_far(mask, rows[:, None, None, None], length, block)
-        parts.append(("BNSH", far, far_mask))
+        parts.append(("BNSH", far, mask_of_far(rows[:, None, None, None])))
     attended = _attend_to_parts(blocks[0], parts, dropout)
     attended = attended.reshape(*attended.shape[:2], -1, attended.shape[-1])
     return attended[:, :, :length].swapaxes(1, 2)
@@ -141,16 +144,6 @@ def _positions_in_blocks(mask: Array | None, length: int, block: int) -> jax.Arr
     return (rows - place) * block + place
 
 
-def _last_of_blocks(positions: jax.Array, block: int) -> jax.Array:
-    """Returns where in the row the keys stand that `is_fixed` shows to all queries: [B, S].
-
-    S is the largest number that a row of this length can have; `length` fills the rest.
-    """
-    length, num_last = positions.shape[1], _num_last(block)
-    find = partial(jnp.nonzero, size=num_last * length // block, fill_value=length)
-    return jax.vmap(find)(positions % block >= block - num_last)[0]
-
-
 def _blocks(x: jax.Array, block: int) -> jax.Array:
     """Splits [B, T, N, H] into C blocks [B, N, C, block, H]; zeros fill the last one.
 
@@ -192,16 +185,6 @@ def _mask_of_near(
         positions[:, None, jnp.clip(x, 0, length - 1)] for x in (queries, keys)
     )
     return is_seen(query_positions, key_positions) & _look_up(mask, queries, keys, length)
-
-
-def _mask_of_far(mask: Array | None, keys: jax.Array, length: int, block: int) -> Array:
-    """Returns which keys are seen that are no neighbours, broadcastable to [B, N, C, l, S].
-
-    keys: where they stand in the row, broadcastable to the same.
-    """
-    queries = jnp.arange(length + -length % block).reshape(-1, block, 1)  # [C, l, 1]
-    is_far = abs(queries // block - keys // block) > 1
-    return is_far & _look_up(mask, queries, keys, length)
 
 
 def _look_up(mask: Array | None, queries: jax.Array, keys: jax.Array, length: int) -> jax.Array:

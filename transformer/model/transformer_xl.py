@@ -13,13 +13,14 @@ the same result as one after the other. The memory is empty where a row begins (
 lasts from batch to batch), so that a training step remains a function of (seed, step).
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.model.attention import KeysValues, KVCache, MultiHeadAttention
 from transformer.model.layers import Block
-from transformer.model.primitives import Array
 from transformer.model.relative_positions import steps_since
 
 
@@ -35,27 +36,21 @@ class SegmentAttention(MultiHeadAttention):
     """Causal self-attention by segments; in evaluation M is `config.evaluation_memory`."""
 
     def __call__(
-        self,
-        x: jax.Array,
-        keys_values: KeysValues,
-        *,
-        mask: Array | None,
-        positions: Array | None = None,
-        deterministic: bool,
+        self, x: jax.Array, keys_values: KeysValues, *, deterministic: bool, **_: Any
     ) -> jax.Array:
-        """Returns [B, L, D] of x [B, L, D]; keys_values: those of x; the mask is this module's."""
+        """Returns [B, L, D] of x [B, L, D] and its keys and values; the mask is this module's."""
         length, memory = self.config.segment_length, self.config.memory(deterministic=deterministic)
         memory = min(memory, x.shape[1])
         recalled = self.project_keys_values(jax.lax.stop_gradient(x))
-        segments = [
+        key, value = (
             jnp.concatenate([before(old, length, memory), split(new, length)], axis=1)
             for old, new in zip(recalled, keys_values, strict=True)
-        ]
-        num_segments = -(-x.shape[1] // length)
+        )
+        mask = segment_memory_mask(-(-x.shape[1] // length), length, memory)
         y = super().__call__(
             split(x, length),
-            KeysValues(*segments),
-            mask=jnp.tile(segment_memory_mask(num_segments, length, memory), (len(x), 1, 1, 1)),
+            (key, value),
+            mask=jnp.tile(mask, (len(x), 1, 1, 1)),
             positions=jnp.arange(memory + length),
             deterministic=deterministic,
         )

@@ -1,20 +1,12 @@
 """Beam search, which by default ends when no live hypothesis can win any more."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from transformer.search.decoding import (
-    FREE,
-    Array,
-    Cache,
-    Hypotheses,
-    HypothesisRules,
-    Limits,
-    StepFn,
-)
+from transformer.search.decoding import FREE, Array, Hypotheses, HypothesisRules, Limits
 from transformer.search.top_k import Continuations, log_sum_exp, top_continuations
 
 
@@ -66,22 +58,19 @@ class BeamSearch:
             can_win &= state.finished.scores[:, -1] == -jnp.inf  # until W have finished
         return ~can_win | (limits.max_lengths == 0)
 
+    def ancestors(self, state: BeamState, positions: jax.Array, column: jax.Array) -> jax.Array:
+        """Returns the table [B, W, L] in which each hypothesis has written `column` itself."""
+        del positions
+        return state.ancestors.at[:, :, column].set(jnp.arange(self.width))
+
     def extend(
-        self,
-        step_fn: StepFn,
-        limits: Limits,
-        state: BeamState,
-        cache: Cache,
-        positions: jax.Array,
-        column: jax.Array,
-    ) -> tuple[BeamState, Cache]:
+        self, limits: Limits, state: BeamState, logits: jax.Array, positions: jax.Array, column: Any
+    ) -> BeamState:
         """Extends the live hypotheses by one token: their 2W best continuations end or stay live.
 
         Those that end compete with the finished ones; of the others the W best stay live.
         """
         rows = jnp.arange(state.ids.shape[0])[:, None]
-        ancestors = state.ancestors.at[:, :, column].set(jnp.arange(self.width))
-        logits, cache = step_fn(state.tokens, cache, positions, column, ancestors)
         totals = state.log_probs - log_sum_exp(logits)  # totals + logits: log p with the token
         allowed = self.rules.mask_early_end(logits, positions)
         best = top_continuations(allowed, totals, 2 * self.width)
@@ -100,9 +89,8 @@ class BeamSearch:
         finished = _merge_best(state.finished, Hypotheses(ids, ended, scores))
         live = jnp.where(is_end, -jnp.inf, log_probs)
         log_probs, kept = jax.lax.top_k(live, self.width)
-        ancestors = ancestors[rows, parents[rows, kept]]
-        state = BeamState(tokens[rows, kept], ids[rows, kept], log_probs, ancestors, finished)
-        return state, cache
+        ancestors = self.ancestors(state, positions, column)[rows, parents[rows, kept]]
+        return BeamState(tokens[rows, kept], ids[rows, kept], log_probs, ancestors, finished)
 
     def _apply_forced(
         self, forced: jax.Array, log_probs: jax.Array, best: Continuations

@@ -3,22 +3,74 @@
 The few that need more columns than most are searched again at the end, padded to a common length.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
 
 import jax
 import numpy as np
 
-from transformer.data.rows.bucketing import RETRY_BUCKET, buckets_of, choose_slots, deal
+from transformer.data.rows.bucketing import (
+    RETRY_BUCKET,
+    buckets_of,
+    choose_slots,
+    deal,
+    fill_inputs,
+)
 from transformer.data.rows.ragged import Ragged
-from transformer.search.decoding import Hypotheses
-from transformer.search.inputs import make_inputs
+from transformer.search.decoding import FREE, Hypotheses, Limits
 from transformer.search.options import SearchOptions
 from transformer.search.programs import Params, SearchPrograms, one_behind
+from transformer.search.sampling import make_rngs
 from transformer.search.slots import NONE, REFILL_SHARE, Results, Sentences
 
 IndexAndHypotheses = tuple[int, Hypotheses]  # of a sentence, without the axis B
 
 
+def pair_with_prefixes(
+    sentences: Iterable[str], prefixes: Iterable[str] | None
+) -> Iterator[tuple[str, str]]:
+    """Yields (sentence, prefix) pairs; without `prefixes` all of them are empty.
+
+    Raises ValueError when one of the two ends before the other.
+    """
+    missing = "" if prefixes is None else None
+    pairs = zip_longest(sentences, prefixes or (), fillvalue=missing)
+    for number, (sentence, prefix) in enumerate(pairs):
+        if sentence is None or prefix is None:
+            raise ValueError(
+                f"Every sentence needs a prefix (it may be empty); there are only {number} pairs."
+            )
+        yield sentence, prefix
+
+
+def make_inputs(
+    source: Ragged, prefixes: Ragged, rows: np.ndarray, bucket: int, options: SearchOptions
+) -> tuple[np.ndarray, np.ndarray, Limits, np.ndarray]:
+    """Returns (ids [B, S], lengths [B], limits, rngs [B, 2]) of the sentences at `rows` [B].
+
+    A row of -1 has no sentence, and length 0. S is the `bucket`; a longer sentence is cut. Raises
+    ValueError for a prefix that fills a whole translation.
+    """
+    inputs, lengths, _ = fill_inputs(source, rows, bucket)
+    most = bucket + options.max_extra_length
+    forced = np.full((len(rows), most), FREE, np.int32)
+    for row in np.flatnonzero(rows >= 0):
+        ids = prefixes[rows[row]][:-1]  # without EOS
+        if len(ids) >= most:
+            raise ValueError(
+                f"A prefix has {len(ids)} pieces, but a translation of this sentence at most "
+                f"{most}; shorten the prefix or raise max_extra_length."
+            )
+        forced[row, : len(ids)] = ids
+    max_lengths = np.where(lengths > 0, lengths + options.max_extra_length, 0).astype(np.int32)
+    # Where nothing is drawn, no keys are made: real ones wait for the device.
+    no_rngs = np.zeros((len(inputs), 2), np.uint32)
+    rngs = make_rngs(options.seed, inputs) if options.sample else no_rngs
+    return inputs, lengths, Limits(max_lengths, forced), rngs
+
+
+@dataclass(frozen=True)
 class CorpusSearch:
     """Runs sentences through the programs of a search.
 
@@ -26,16 +78,11 @@ class CorpusSearch:
     fewer (see `bucketing.batch_sizes`). Sentences longer than `largest_bucket` are cut.
     """
 
-    def __init__(
-        self,
-        programs: SearchPrograms,
-        params: Params,
-        options: SearchOptions,
-        batch_size: int,
-        largest_bucket: int,
-    ) -> None:
-        self._programs, self._params, self._options = programs, params, options
-        self._batch_size, self._largest_bucket = batch_size, largest_bucket
+    programs: SearchPrograms
+    params: Params
+    options: SearchOptions
+    batch_size: int
+    largest_bucket: int
 
     def run(self, source: Ragged, forced: Ragged) -> Iterator[IndexAndHypotheses]:
         """Yields (index, hypotheses) of every sentence, as it finishes.
@@ -43,13 +90,13 @@ class CorpusSearch:
         forced: the prefixes of the translations. The arrays of the hypotheses are numpy's.
         """
         incomplete = [np.zeros(0, int)]
-        for bucket, indices in buckets_of(source.lengths, self._largest_bucket):
-            length = self._options.first_cache_length(bucket)
+        for bucket, indices in buckets_of(source.lengths, self.largest_bucket):
+            length = self.options.first_cache_length(bucket)
             incomplete.append((yield from self._search(source, forced, indices, bucket, length)))
         waiting = np.concatenate(incomplete)
         lengths = np.maximum(source.lengths[waiting], RETRY_BUCKET)
-        for bucket, rows in buckets_of(lengths, self._largest_bucket):
-            length = self._options.last_cache_length(bucket)
+        for bucket, rows in buckets_of(lengths, self.largest_bucket):
+            length = self.options.last_cache_length(bucket)
             yield from self._search(source, forced, waiting[rows], bucket, length)
 
     def _search(
@@ -74,18 +121,18 @@ class CorpusSearch:
         self, source: Ragged, forced: Ragged, indices: np.ndarray, bucket: int, length: int
     ) -> Iterator[Results]:
         """Yields the results of each queue, which the devices may still be computing."""
-        programs, num_replicas = self._programs, self._programs.replicas.size
-        rows = choose_slots(-(-len(indices) // num_replicas), self._batch_size, bucket)
+        programs, num_replicas = self.programs, self.programs.replicas.size
+        rows = choose_slots(-(-len(indices) // num_replicas), self.batch_size, bucket)
         slots = None
         for first in range(0, len(indices), rows * num_replicas):
             last = first + rows * num_replicas
             numbers = deal(indices[first:last], rows, num_replicas).ravel()
-            ids, lengths, limits, rngs = make_inputs(source, forced, numbers, bucket, self._options)
-            encoded = programs.encode(self._params, ids, lengths)
+            ids, lengths, limits, rngs = make_inputs(source, forced, numbers, bucket, self.options)
+            encoded = programs.encode(self.params, ids, lengths)
             queue = Sentences(numbers.astype(np.int32), limits, rngs, encoded)
             slots = slots or programs.empty_slots(queue, length)
             # Slots stay busy from queue to queue; the last one runs until all are free.
             max_free = max(1, rows // REFILL_SHARE) if last < len(indices) else rows
             free = np.full(num_replicas, max_free, np.int32)
-            slots, results = programs.advance(self._params, slots, queue, free)
+            slots, results = programs.advance(self.params, slots, queue, free)
             yield results

@@ -26,7 +26,7 @@ may use, only EOS is allowed, so every hypothesis ends.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -34,9 +34,8 @@ import numpy as np
 
 Array = jax.Array | np.ndarray
 Cache = Any  # a pytree of arrays that belongs to the model
+State = Any  # of a search method: a NamedTuple of arrays with leading axis B, as `tokens` [B, W]
 StepFn = Callable[[jax.Array, Cache, jax.Array, jax.Array, jax.Array], tuple[jax.Array, Cache]]
-State = TypeVar("State")  # a search method's: a NamedTuple of arrays with leading axis B
-Tree = TypeVar("Tree")  # a pytree of arrays
 
 FREE = -1  # in `Limits.forced`: the search chooses the token
 
@@ -56,28 +55,24 @@ class Hypotheses(NamedTuple):
     scores: jax.Array  # [B, W], log_probs / length penalty
 
 
-class SearchMethod(Protocol[State]):
+class SearchMethod(Protocol):
     """A way of searching, with `width` W hypotheses: `BeamSearch` or `Sampling`.
 
     start: the state before the first step, with L = `length` columns; rngs [B, 2]: a PRNG key for
     each sentence. is_finished: which sentences [B] have results that no further step changes.
-    extend: the state with every live hypothesis extended by one token, and the cache. results: the
-    hypotheses found so far, their ids ordered by column.
+    ancestors: the table [B, W, L] at a step into `column`. extend: the state with every live
+    hypothesis extended by one token, of scores [B, W, V]. results: the hypotheses found so far,
+    their ids ordered by column.
     """
 
     @property
     def width(self) -> int: ...
     def start(self, rngs: Array, length: int) -> State: ...
     def is_finished(self, limits: Limits, state: State) -> jax.Array: ...
+    def ancestors(self, state: State, positions: jax.Array, column: jax.Array) -> jax.Array: ...
     def extend(
-        self,
-        step_fn: StepFn,
-        limits: Limits,
-        state: State,
-        cache: Cache,
-        positions: jax.Array,
-        column: jax.Array,
-    ) -> tuple[State, Cache]: ...
+        self, limits: Limits, state: State, logits: jax.Array, positions: jax.Array, column: Any
+    ) -> State: ...
     def results(self, state: State) -> Hypotheses: ...
 
 
@@ -125,75 +120,3 @@ def make_length_penalty(kind: str, alpha: float) -> Callable[[Array | float], Ar
     if kind == "power":
         return lambda n: jnp.asarray(n, jnp.float32) ** alpha
     raise ValueError(f"length_penalty must be gnmt or power, not {kind}.")
-
-
-def extend_rows(
-    method: SearchMethod[State],
-    step_fn: StepFn,
-    limits: Limits,
-    state: State,
-    cache: Cache,
-    positions: jax.Array,
-    column: jax.Array,
-    is_done: jax.Array,
-) -> tuple[State, Cache]:
-    """Returns the state after one step, in which sentences that are done [B] stay as they are."""
-    extended, cache = method.extend(step_fn, limits, state, cache, positions, column)
-    return keep_rows(is_done, state, extended), cache
-
-
-def keep_rows(is_kept: jax.Array, old: Tree, new: Tree) -> Tree:
-    """Returns arrays [B, …] with the rows of `old` where `is_kept` [B], else those of `new`."""
-
-    def select(old: Array, new: Array) -> jax.Array:
-        return jnp.where(is_kept.reshape(-1, *[1] * (new.ndim - 1)), old, new)
-
-    return jax.tree.map(select, old, new)
-
-
-def advance(
-    method: SearchMethod[State],
-    step_fn: StepFn,
-    limits: Limits,
-    state: State,
-    cache: Cache,
-    start: int | jax.Array,
-    stop: int | jax.Array,
-) -> tuple[State, Cache]:
-    """Searches from position `start` to `stop` or until every sentence is finished.
-
-    All sentences began in column 0, so that their columns are their positions.
-    """
-
-    def must_continue(carry: tuple[jax.Array, State, Cache]) -> jax.Array:
-        position, state, _ = carry
-        return (position < stop) & ~method.is_finished(limits, state).all()
-
-    def extend(carry: tuple[jax.Array, State, Cache]) -> tuple[jax.Array, State, Cache]:
-        position, state, cache = carry
-        is_done = method.is_finished(limits, state)
-        positions = jnp.full(is_done.shape, position)
-        rows = limits, state, cache, positions
-        state, cache = extend_rows(method, step_fn, *rows, position, is_done)
-        return position + 1, state, cache
-
-    _, state, cache = jax.lax.while_loop(must_continue, extend, (jnp.int32(start), state, cache))
-    return state, cache
-
-
-def search_to_end(
-    method: SearchMethod[State],
-    step_fn: StepFn,
-    limits: Limits,
-    cache: Cache,
-    rngs: Array | None = None,
-) -> Hypotheses:
-    """Searches all sentences from the first position to their end in one loop.
-
-    The cache has a column for every position of `limits.forced`; rngs [B, 2] are for sampling.
-    """
-    num_sentences, length = limits.forced.shape
-    rngs = jnp.zeros((num_sentences, 2), jnp.uint32) if rngs is None else rngs
-    state = method.start(rngs, length)
-    state, _ = advance(method, step_fn, limits, state, cache, start=0, stop=length)
-    return method.results(state)

@@ -7,7 +7,7 @@ from typing import Any
 from transformer.config import MOST_EXTRA, MOST_HYPOTHESES, DecodingConfig
 from transformer.search.beam_search import BeamSearch
 from transformer.search.decoding import HypothesisRules, make_length_penalty
-from transformer.search.sampling import Sampling, check_sampling
+from transformer.search.sampling import Sampling
 from transformer.special_tokens import OWN_IDS, SpecialIds
 
 HYPOTHESES = dict.fromkeys(("beam_size", "nbest", "mbr"), MOST_HYPOTHESES)
@@ -55,7 +55,7 @@ class SearchOptions:
 
     def _check(self) -> None:
         make_length_penalty(self.length_penalty, self.alpha)
-        check_sampling(self.temperature, self.top_k, self.top_p)
+        replace(self, sample=True).method()  # which checks the options of sampling
         beam = f"at most beam_size, {self.beam_size}"
         has_beam = self.beam_size > 1 and not self.sample
         for name, is_right, expected in (

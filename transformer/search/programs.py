@@ -14,9 +14,18 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from transformer.data.rows.bucketing import RETRY_BUCKET, batch_sizes, bucket_lengths
-from transformer.search.decoding import Array, Cache, StepFn
+from transformer.search.decoding import Array, Limits, SearchMethod, StepFn
 from transformer.search.options import SearchOptions
-from transformer.search.slots import NONE, Method, Results, Sentences, Slots, advance_slots
+from transformer.search.slots import (
+    NONE,
+    Results,
+    Sentences,
+    Slots,
+    advance,
+    advance_slots,
+    is_free,
+    start_slots,
+)
 
 REPLICA = "replica"  # the only axis of the mesh
 Tree = TypeVar("Tree")  # a pytree of arrays
@@ -27,18 +36,7 @@ SearchModel = Any  # a Flax module with the methods `encode_for_search`, `init_c
 
 def make_step_fn(model: SearchModel, params: Params, encoded: Any) -> StepFn:
     """Returns the step of `decoding` by the model; encoded: what its steps need of the source."""
-
-    def step_fn(
-        tokens: jax.Array,
-        cache: Cache,
-        positions: jax.Array,
-        column: jax.Array,
-        ancestors: jax.Array,
-    ) -> tuple[jax.Array, Cache]:
-        inputs = tokens, cache, positions, column, ancestors, encoded
-        return model.apply({"params": params}, *inputs, method="decode_step")
-
-    return step_fn
+    return lambda *inputs: model.apply({"params": params}, *inputs, encoded, method="decode_step")
 
 
 class SearchPrograms:
@@ -48,7 +46,7 @@ class SearchPrograms:
     `num_compiled` counts those that run the model, and not those that only make empty slots.
     """
 
-    def __init__(self, model: SearchModel, method: Method, replicas: Mesh) -> None:
+    def __init__(self, model: SearchModel, method: SearchMethod, replicas: Mesh) -> None:
         self.replicas = replicas
         self.num_compiled = 0
         split, replicated = P(REPLICA), P()
@@ -57,20 +55,18 @@ class SearchPrograms:
             return model.apply({"params": params}, inputs, lengths, method="encode_for_search")
 
         def empty_slots(queue: Sentences, length: int) -> Slots:
-            num_rows = len(queue.numbers)
-            cache = model.apply({}, num_rows, method.width, length, method="init_cache")
-            zeros = jnp.zeros(num_rows, jnp.int32)
-            state = method.start(queue.rngs, length)
+            zeros = jnp.zeros(len(queue.numbers), jnp.int32)
             limits = queue.limits._replace(max_lengths=zeros)  # so that they are free
-            numbers = jnp.full(num_rows, NONE, jnp.int32)
-            nobody = queue._replace(numbers=numbers, limits=limits)
-            return Slots(nobody, zeros, zeros, zeros[: replicas.size], state, cache)
+            nobody = queue._replace(numbers=zeros + NONE, limits=limits)
+            cache = model.apply({}, len(zeros), method.width, length, method="init_cache")
+            slots = start_slots(method, nobody, cache, length)
+            return slots._replace(column=zeros[: replicas.size])
 
-        def advance(
+        def advance_queue(
             params: Params, slots: Slots, queue: Sentences, max_free: Array
         ) -> tuple[Slots, Results]:
-            step_of = partial(make_step_fn, model, params)
-            return advance_slots(method, step_of, slots, queue, max_free[0])
+            make = partial(make_step_fn, model, params)
+            return advance_slots(method, make, slots, queue, max_free[0])
 
         # As many slots as the queue has sentences, of `length` columns, made on the devices: the
         # caches of a search are too large to come from the host.
@@ -78,7 +74,9 @@ class SearchPrograms:
         self.empty_slots = jax.jit(empty_slots, static_argnums=1, out_shardings=on_devices)
         self.encode = self._compile(encode, (replicated, split, split))
         specs = (replicated, split, split, split)
-        self.advance = self._compile(advance, specs, donate=(1,))  # slots are updated in place
+        self.advance = self._compile(
+            advance_queue, specs, donate=(1,)
+        )  # slots are updated in place
 
     def _compile(
         self, function: Callable[..., Any], in_specs: tuple[P, ...], donate: tuple[int, ...] = ()
@@ -92,6 +90,28 @@ class SearchPrograms:
         traced.__name__ = function.__name__  # for profiles
         specs = dict(mesh=self.replicas, in_specs=in_specs, out_specs=P(REPLICA), check_vma=False)
         return jax.jit(jax.shard_map(traced, **specs), donate_argnums=donate)
+
+
+def continuation_programs(
+    model: SearchModel, method: SearchMethod
+) -> tuple[Callable[..., Slots], Callable[..., tuple[Slots, jax.Array, jax.Array]]]:
+    """Returns the compiled beginning of a search without a source, and that of some of its steps.
+
+    begin(limits, rngs, starts) -> slots of hypotheses behind the tokens `starts` [B];
+    advance(params, slots, num_steps) -> (slots, ids [B, L] so far, whether all are finished).
+    """
+
+    def begin(limits: Limits, rngs: Array, starts: Array) -> Slots:
+        num_rows, length = limits.forced.shape
+        cache = model.apply({}, num_rows, method.width, length, method="init_cache")
+        slots = start_slots(method, Sentences(None, limits, rngs, ()), cache, length)
+        return slots._replace(state=slots.state._replace(tokens=jnp.asarray(starts)[:, None]))
+
+    def run(params: Params, slots: Slots, num_steps: Array) -> tuple[Slots, jax.Array, jax.Array]:
+        slots = advance(method, partial(make_step_fn, model, params), slots, num_steps)
+        return slots, slots.state.ids[:, 0], is_free(method, slots).all()
+
+    return jax.jit(begin), jax.jit(run, donate_argnums=1)  # the cache is updated in place
 
 
 def max_num_programs(batch_size: int, largest_bucket: int, options: SearchOptions) -> int:

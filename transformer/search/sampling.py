@@ -1,20 +1,13 @@
 """Greedy search and sampling: independent hypotheses that grow by one token per step."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from transformer.search.decoding import (
-    FREE,
-    Array,
-    Cache,
-    Hypotheses,
-    HypothesisRules,
-    Limits,
-    StepFn,
-)
+from transformer.search.decoding import FREE, Array, Hypotheses, HypothesisRules, Limits
 from transformer.search.top_k import first_largest, log_sum_exp
 
 
@@ -26,17 +19,6 @@ class SampleState(NamedTuple):
     log_probs: jax.Array  # [B, W]
     lengths: jax.Array  # [B, W], 0 while unfinished
     rngs: jax.Array  # [B, 2], a PRNG key per sentence: samples do not depend on other rows
-
-
-def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
-    """Raises ValueError if an option of sampling is out of its range."""
-    for name, value, is_right, expected in (
-        ("temperature", temperature, temperature >= 0, "at least 0"),
-        ("top_k", top_k, top_k >= 0, "at least 0"),
-        ("top_p", top_p, 0 < top_p <= 1, "above 0 and at most 1"),
-    ):
-        if not is_right:
-            raise ValueError(f"{name} must be {expected}, not {value}.")
 
 
 @dataclass(frozen=True)
@@ -55,7 +37,13 @@ class Sampling:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        check_sampling(self.temperature, self.top_k, self.top_p)
+        for name, is_right, expected in (
+            ("temperature", self.temperature >= 0, "at least 0"),
+            ("top_k", self.top_k >= 0, "at least 0"),
+            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
+        ):
+            if not is_right:
+                raise ValueError(f"{name} must be {expected}, not {getattr(self, name)}.")
 
     def start(self, rngs: Array, length: int) -> SampleState:
         """Returns empty hypotheses."""
@@ -72,19 +60,22 @@ class Sampling:
         """Returns the sentences [B] of which every hypothesis has ended."""
         return (state.lengths > 0).all(1) | (limits.max_lengths == 0)
 
+    def ancestors(self, state: SampleState, positions: jax.Array, column: jax.Array) -> jax.Array:
+        """Returns the table [B, W, L] in which each hypothesis wrote all of its columns itself.
+
+        For a sentence at position 2, in column 1 of 4, its columns are 3, 0 and 1: those of two
+        steps ago, one step ago and now.
+        """
+        length = state.ids.shape[2]
+        steps_ago = (column - jnp.arange(length)) % length
+        is_written = steps_ago <= positions[:, None, None]
+        return jnp.where(is_written, jnp.arange(self.width)[:, None], -1)
+
     def extend(
-        self,
-        step_fn: StepFn,
-        limits: Limits,
-        state: SampleState,
-        cache: Cache,
-        positions: jax.Array,
-        column: jax.Array,
-    ) -> tuple[SampleState, Cache]:
+        self, limits: Limits, state: SampleState, logits: jax.Array, positions: Any, column: Any
+    ) -> SampleState:
         """Extends every unfinished hypothesis by one token."""
         is_live = state.lengths == 0
-        ancestors = self._own_ancestors(positions, column, state.ids.shape[2])
-        logits, cache = step_fn(state.tokens, cache, positions, column, ancestors)
         allowed = self.rules.mask_early_end(logits, positions)
         forced = self.rules.forced_tokens(positions, limits)[:, None]
         chosen = self._choose(allowed, state.rngs, positions)
@@ -93,24 +84,13 @@ class Sampling:
         gained -= log_sum_exp(logits)
         counts = is_live & (positions[:, None] >= self.rules.num_unscored)
         ends = is_live & (tokens == self.rules.eos)
-        state = SampleState(
+        return SampleState(
             tokens,
             state.ids.at[:, :, column].set(jnp.where(is_live, tokens, 0)),
             state.log_probs + jnp.where(counts, gained, 0.0),
             jnp.where(ends, positions[:, None] + 1, state.lengths),
             state.rngs,
         )
-        return state, cache
-
-    def _own_ancestors(self, positions: jax.Array, column: jax.Array, length: int) -> jax.Array:
-        """Returns the table [B, W, L] in which each hypothesis wrote all of its columns itself.
-
-        For a sentence at position 2, in column 1 of 4, its columns are 3, 0 and 1: those of two
-        steps ago, one step ago and now.
-        """
-        steps_ago = (column - jnp.arange(length)) % length
-        is_written = steps_ago <= positions[:, None, None]
-        return jnp.where(is_written, jnp.arange(self.width)[:, None], -1)
 
     def _choose(self, logits: jax.Array, rngs: jax.Array, positions: jax.Array) -> jax.Array:
         """Returns the next token [B, W] of each hypothesis from logits [B, W, V]."""
@@ -142,3 +122,22 @@ def truncate(logits: jax.Array, top_k: int = 0, top_p: float = 1.0) -> jax.Array
         least = jnp.where(mass_before < top_p, descending, jnp.inf).min(-1, keepdims=True)
         logits = jnp.where(logits < least, -jnp.inf, logits)
     return logits
+
+
+def make_rngs(seed: int, inputs: np.ndarray) -> np.ndarray:
+    """Returns a PRNG key for each row of inputs [R, S], as [R, 2].
+
+    A key depends on the seed and the ids of the sentence, not on its row or its padding. Raises
+    ValueError for a seed that is no int32.
+    """
+    if not -(2**31) <= seed < 2**31:
+        raise ValueError(f"seed must be from {-(2**31):,} to {2**31 - 1:,}, not {seed}.")
+    # Odd multiples of Knuth's constant for hashing; PAD is 0 and adds nothing.
+    weights = np.arange(1, 2 * inputs.shape[1], 2, dtype=np.uint32) * np.uint32(2654435761)
+    hashes = (inputs.astype(np.uint32) * weights).sum(1, dtype=np.uint32)
+    return np.asarray(_fold_in(seed, hashes))
+
+
+@jax.jit
+def _fold_in(seed: int | jax.Array, numbers: jax.Array | np.ndarray) -> jax.Array:
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.PRNGKey(seed), numbers)

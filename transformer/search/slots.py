@@ -17,29 +17,26 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.search.beam_search import BeamState
 from transformer.search.decoding import (
     Array,
     Cache,
     Hypotheses,
     Limits,
     SearchMethod,
+    State,
     StepFn,
-    extend_rows,
-    keep_rows,
 )
-from transformer.search.sampling import SampleState
 
 NONE = -1  # the number of no sentence
 REFILL_SHARE = 16  # slots are refilled when one of so many is free
 
-Method = SearchMethod[Any]  # a BeamSearch or a Sampling
+MakeStepFn = Callable[[Any], StepFn]  # of what the slots' sentences are, encoded
 
 
 class Sentences(NamedTuple):
     """Encoded sentences; every array has leading axis B, and those of NONE are last in a queue."""
 
-    numbers: Array  # [B], the caller's, or NONE
+    numbers: Any  # [B], the caller's, or NONE
     limits: Limits
     rngs: Array  # [B, 2]
     encoded: Any
@@ -52,7 +49,7 @@ class Slots(NamedTuple):
     positions: jax.Array  # [R], the next position of each
     starts: jax.Array  # [R], the column in which each began
     column: jax.Array  # [1], the next one
-    state: BeamState | SampleState
+    state: State
     cache: Cache
 
 
@@ -64,94 +61,136 @@ class Results(NamedTuple):
     hypotheses: Hypotheses  # [C, …], the ids ordered by position
 
 
+Carry = tuple[Slots, Results, jax.Array]  # and how many of a queue have been taken
+
+
+def start_slots(method: SearchMethod, sentences: Sentences, cache: Cache, length: int) -> Slots:
+    """Returns a slot for each sentence, all of which begin in the first of `length` columns."""
+    zeros = jnp.zeros(sentences.rngs.shape[0], jnp.int32)
+    return Slots(sentences, zeros, zeros, zeros[:1], method.start(sentences.rngs, length), cache)
+
+
+def search_to_end(
+    method: SearchMethod, step_fn: StepFn, limits: Limits, cache: Cache, rngs: Array | None = None
+) -> Hypotheses:
+    """Searches all sentences from the first position to their end in one loop.
+
+    The cache has a column for every position of `limits.forced`; rngs [B, 2] are for sampling.
+    """
+    num_sentences, length = limits.forced.shape
+    rngs = jnp.zeros((num_sentences, 2), jnp.uint32) if rngs is None else rngs
+    slots = start_slots(method, Sentences(None, limits, rngs, None), cache, length)
+    return method.results(advance(method, lambda encoded: step_fn, slots, length).state)
+
+
+def advance(
+    method: SearchMethod, make_step_fn: MakeStepFn, slots: Slots, num_steps: int | Array
+) -> Slots:
+    """Returns the slots after so many steps, or fewer where all are free before."""
+
+    def must_continue(carry: tuple[jax.Array, Slots]) -> jax.Array:
+        return (carry[0] < num_steps) & ~is_free(method, carry[1]).all()
+
+    def step(carry: tuple[jax.Array, Slots]) -> tuple[jax.Array, Slots]:
+        return carry[0] + 1, _extend(method, make_step_fn, carry[1])
+
+    return jax.lax.while_loop(must_continue, step, (jnp.int32(0), slots))[1]
+
+
 def advance_slots(
-    method: Method,
-    make_step_fn: Callable[[Any], StepFn],
+    method: SearchMethod,
+    make_step_fn: MakeStepFn,
     slots: Slots,
     queue: Sentences,
     max_free: jax.Array,
 ) -> tuple[Slots, Results]:
-    """Searches until the queue is empty and at least `max_free` slots are free.
+    """Searches until the queue is empty and at least `max_free` slots are free."""
+    num_slots, num_waiting = len(slots.positions), (queue.numbers != NONE).sum()
+    min_free = max(1, num_slots // REFILL_SHARE)
 
-    make_step_fn(encoded) returns the step for the slots' sentences.
-    """
-    num_slots = len(slots.positions)
-    num_waiting = (queue.numbers != NONE).sum()
-
-    def must_continue(carry: tuple[Slots, Results, jax.Array]) -> jax.Array:
+    def must_continue(carry: Carry) -> jax.Array:
         slots, _, num_taken = carry
-        return (num_taken < num_waiting) | (_is_free(method, slots).sum() < max_free)
+        return (num_taken < num_waiting) | (is_free(method, slots).sum() < max_free)
 
-    def must_refill(carry: tuple[Slots, Results, jax.Array]) -> jax.Array:
+    def must_refill(carry: Carry) -> jax.Array:
         slots, _, num_taken = carry
-        min_free = max(1, num_slots // REFILL_SHARE)
-        return (num_taken < num_waiting) & (_is_free(method, slots).sum() >= min_free)
+        return (num_taken < num_waiting) & (is_free(method, slots).sum() >= min_free)
 
-    def refill(carry: tuple[Slots, Results, jax.Array]) -> tuple[Slots, Results, jax.Array]:
+    def refill(carry: Carry) -> Carry:
         slots, results, num_taken = carry
         slots, results = _collect(method, slots, results)
         slots, num_taken = _take(method, slots, queue, num_taken, num_waiting)
         return slots, results, num_taken
 
-    def step(carry: tuple[Slots, Results, jax.Array]) -> tuple[Slots, Results, jax.Array]:
+    def step(carry: Carry) -> Carry:
         # A loop that runs at most once: in contrast to a condition it copies nothing.
         slots, results, num_taken = jax.lax.while_loop(must_refill, refill, carry)
         return _extend(method, make_step_fn, slots), results, num_taken
 
-    results = _no_results(method, slots, num_slots + len(queue.numbers))
+    size, hypotheses = num_slots + len(queue.numbers), jax.eval_shape(method.results, slots.state)
+    zeros = jax.tree.map(lambda x: jnp.zeros((size, *x.shape[1:]), x.dtype), hypotheses)
+    results = Results(jnp.full(size, NONE), jnp.zeros(size, bool), zeros)
     carry = jax.lax.while_loop(must_continue, step, (slots, results, jnp.int32(0)))
     return _collect(method, *carry[:2])
 
 
-def _is_free(method: Method, slots: Slots) -> jax.Array:
+def is_free(method: SearchMethod, slots: Slots) -> jax.Array:
     """Returns the slots [R] whose sentence is finished, has used all columns, or is none."""
     is_finished = method.is_finished(slots.sentences.limits, slots.state)
     return is_finished | (slots.positions >= slots.state.ids.shape[2])
 
 
-def _extend(method: Method, make_step_fn: Callable[[Any], StepFn], slots: Slots) -> Slots:
-    """Returns the slots after one step."""
-    is_free, column = _is_free(method, slots), slots.column[0]
-    step_fn, limits = make_step_fn(slots.sentences.encoded), slots.sentences.limits
-    rows = limits, slots.state, slots.cache, slots.positions
-    state, cache = extend_rows(method, step_fn, *rows, column, is_free)
+def _extend(method: SearchMethod, make_step_fn: MakeStepFn, slots: Slots) -> Slots:
+    """Returns the slots after one step, in which those that are free keep their state."""
+    state, positions, column = slots.state, slots.positions, slots.column[0]
+    is_kept = is_free(method, slots)
+    ancestors = method.ancestors(state, positions, column)
+    step_fn = make_step_fn(slots.sentences.encoded)
+    logits, cache = step_fn(state.tokens, slots.cache, positions, column, ancestors)
+    extended = method.extend(slots.sentences.limits, state, logits, positions, column)
     return slots._replace(
-        positions=slots.positions + ~is_free,
-        column=(slots.column + 1) % slots.state.ids.shape[2],
-        state=state,
+        positions=positions + ~is_kept,
+        column=(slots.column + 1) % state.ids.shape[2],
+        state=_keep_rows(is_kept, state, extended),
         cache=cache,
     )
 
 
+def _keep_rows(is_kept: jax.Array, old: Any, new: Any) -> Any:
+    """Returns arrays [B, …] with the rows of `old` where `is_kept` [B], else those of `new`."""
+
+    def select(old: Array, new: Array) -> jax.Array:
+        return jnp.where(is_kept.reshape(-1, *[1] * (new.ndim - 1)), old, new)
+
+    return jax.tree.map(select, old, new)
+
+
 def _take(
-    method: Method, slots: Slots, queue: Sentences, num_taken: jax.Array, num_waiting: jax.Array
+    method: SearchMethod,
+    slots: Slots,
+    queue: Sentences,
+    num_taken: jax.Array,
+    num_waiting: jax.Array,
 ) -> tuple[Slots, jax.Array]:
     """Returns the slots with the next sentences of the queue in free ones, and their number."""
-    is_free = _is_free(method, slots)
-    rank = num_taken + jnp.cumsum(is_free) - 1  # in the queue, of the sentence for each free slot
-    is_kept = ~is_free | (rank >= num_waiting)
+    free = is_free(method, slots)
+    rank = num_taken + jnp.cumsum(free) - 1  # in the queue, of the sentence for each free slot
+    is_kept = ~free | (rank >= num_waiting)
     next_sentences = jax.tree.map(lambda leaf: jnp.take(leaf, rank, axis=0, mode="clip"), queue)
     start = method.start(next_sentences.rngs, slots.state.ids.shape[2])
     slots = slots._replace(
-        sentences=keep_rows(is_kept, slots.sentences, next_sentences),
+        sentences=_keep_rows(is_kept, slots.sentences, next_sentences),
         positions=jnp.where(is_kept, slots.positions, 0),
         starts=jnp.where(is_kept, slots.starts, slots.column),
-        state=keep_rows(is_kept, slots.state, start),
+        state=_keep_rows(is_kept, slots.state, start),
     )
     return slots, num_taken + (~is_kept).sum()
 
 
-def _no_results(method: Method, slots: Slots, count: int) -> Results:
-    """Returns arrays for the results of `count` sentences, without any."""
-    shapes = jax.eval_shape(method.results, slots.state)
-    zeros = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), shapes)
-    return Results(jnp.full(count, NONE), jnp.zeros(count, bool), zeros)
-
-
-def _collect(method: Method, slots: Slots, results: Results) -> tuple[Slots, Results]:
+def _collect(method: SearchMethod, slots: Slots, results: Results) -> tuple[Slots, Results]:
     """Returns the slots without the sentences of those that are free, and the results with them."""
     numbers = slots.sentences.numbers
-    is_leaving = _is_free(method, slots) & (numbers != NONE)
+    is_leaving = is_free(method, slots) & (numbers != NONE)
     num_before = (results.numbers != NONE).sum()
     end = len(results.numbers)  # where nothing is written
     indices = jnp.where(is_leaving, num_before + jnp.cumsum(is_leaving) - 1, end)

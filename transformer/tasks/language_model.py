@@ -10,7 +10,7 @@ from transformer.data.rows.lm_batches import WindowBatch, Windows, encode_text
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
-from transformer.model.decoder_only import CausalLM
+from transformer.model.single_stack import CausalLM
 from transformer.tasks.plain_text import PlainTextTask
 from transformer.tasks.task import Metrics, with_training_options
 

@@ -18,8 +18,8 @@ from transformer.data.rows.masked_batches import MaskedBatch, MaskedBatches, mak
 from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.model.costs import StepCost, stack_flops
-from transformer.model.encoder_only import MaskedLM
 from transformer.model.loss import cross_entropy
+from transformer.model.single_stack import MaskedLM
 from transformer.parallel.mapping import Parallel
 from transformer.tasks.plain_text import PlainTextTask
 from transformer.tasks.task import Metrics, with_training_options

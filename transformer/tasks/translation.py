@@ -32,8 +32,9 @@ from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import load_tokenizers
 from transformer.data.tokenizers.sentencepiece import Tokenizer
+from transformer.evaluation.evaluate import evaluate_translator
 from transformer.evaluation.metrics import check_tokenisation, score_by, tokenisation_note
-from transformer.evaluation.translation import Evaluation, evaluate_translator
+from transformer.evaluation.translation import Evaluation
 from transformer.inference.translator import Translator
 from transformer.model.attention import causal_mask, segment_mask
 from transformer.model.costs import StepCost, training_flops

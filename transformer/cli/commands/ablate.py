@@ -62,7 +62,7 @@ def _ablate(line: CommandLine[AblateFlags]) -> int:
             raise ValueError(f"--seeds must be whole numbers with commas between, not '{word}'.")
     base = with_num_steps(base, flags.steps) if flags.steps else base
     path, num_steps = find_config(flags.table, flag="table"), base.training.num_train_steps
-    rows = read_rows(path, base, _split(flags.rows), say)
+    rows = read_rows(path, base, _split(flags.rows))
     say(f"{quantity(len(rows), 'row')} of {path}, on {base.data.corpus}, {num_steps:,} steps:")
     say("\n".join(f"  {row.name:<12}  {row.summary}" for row in rows))
     if flags.dry_run:

@@ -26,10 +26,10 @@ from transformer.interop.writing import first_pieces, render
 from transformer.model.encoder_decoder import Transformer
 from transformer.optional_libraries import require
 from transformer.registry import task_kind
-from transformer.search.decoding import FREE, Limits, search_to_end
+from transformer.search.decoding import FREE, Limits, SearchMethod
 from transformer.search.options import SearchOptions
 from transformer.search.programs import make_step_fn
-from transformer.search.slots import Method
+from transformer.search.slots import search_to_end
 from transformer.workdir import WorkDir
 
 PLATFORMS = "cpu", "tpu", "cuda"
@@ -104,7 +104,7 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
 
     start: the ids that every translation begins with, as its language; they are not scored.
     """
-    method: Method = search.method(model.special, len(start))
+    method: SearchMethod = search.method(model.special, len(start))
     extra = search.max_extra_length
 
     def translate(

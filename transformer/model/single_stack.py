@@ -1,4 +1,4 @@
-"""The models of an encoder alone: masked language models, classifiers of text and of images."""
+"""The models of one Stack: language models, causal and masked; classifiers of text and images."""
 
 from typing import ClassVar
 
@@ -9,8 +9,9 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.images import ImageBatch
+from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.rows.masked_batches import MaskedBatch
-from transformer.model.attention import segment_mask
+from transformer.model.attention import KVCache, causal_mask, segment_mask
 from transformer.model.embedding import TokenEmbedding, add_positions, make_position_encoding
 from transformer.model.layers import ACTIVATIONS, StackModel
 from transformer.model.primitives import (
@@ -20,6 +21,56 @@ from transformer.model.primitives import (
     make_embedding_norm,
     make_layer_norm,
 )
+
+
+class CausalLM(StackModel):
+    """The decoder alone: predicts each token from those before it (Radford et al. 2018)."""
+
+    vocab_size: int
+
+    def setup(self) -> None:
+        self.tokens = TokenEmbedding(self.config, self.vocab_size)
+        self.decoder = self.make_stack()
+
+    def __call__(self, inputs: WindowBatch | Array, *, deterministic: bool) -> jax.Array:
+        """Returns logits [B, T, V] of the token that follows each of the inputs.
+
+        They are float32, but in training (not `deterministic`) of the computing type.
+        inputs: a `WindowBatch`, or ids [B, T], of which the first is EOS where a text begins.
+        """
+        ids = inputs.inputs if isinstance(inputs, WindowBatch) else inputs
+        length = ids.shape[1]
+        positions = jnp.broadcast_to(jnp.arange(length), ids.shape)
+        x = self.tokens(ids, positions, deterministic=deterministic)
+        x = self.decoder(x, mask=causal_mask(length), deterministic=deterministic)
+        return self.tokens.logits(x, deterministic=deterministic)
+
+    def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
+        """Returns an empty cache of `length` columns for every beam, or of those that are seen."""
+        c = self.config
+        if c.has_memory:
+            length = min(length, c.segment_length + c.memory(deterministic=True))
+        return self.decoder.init_cache(batch_size, num_beams, length)
+
+    def decode_step(
+        self,
+        tokens: jax.Array,
+        cache: list[KVCache],
+        positions: jax.Array,
+        column: jax.Array | int,
+        ancestors: jax.Array,
+        encoded: tuple[()],
+    ) -> tuple[jax.Array, list[KVCache]]:
+        """Returns (logits [B, W, V] of the token after `tokens`, the cache that includes these).
+
+        tokens [B, W], which stand at `positions` [B] of their sentences and are written into
+        `column` of the cache; ancestors [B, W, L]: see `attention.ancestor_mask`.
+        Control tokens but EOS, which stand for no text, have the logit -inf.
+        """
+        x = self.tokens(tokens, positions[:, None], deterministic=True)
+        x, cache = self.decoder.step(x, cache, column, ancestors=ancestors, positions=positions)
+        no_text = jnp.array(self.special.silent, jnp.int32)
+        return self.tokens.logits(x).at[..., no_text].set(-jnp.inf), cache
 
 
 class SentenceEncoder(StackModel):
@@ -32,6 +83,8 @@ class SentenceEncoder(StackModel):
         eos = self.special.eos
         self.tokens = TokenEmbedding(self.config, self.vocab_size, self.predicts_tokens, eos)
         self.encoder = self.make_stack()
+        if self.config.pooling == "pooler":
+            self.pooler = Pooler(self.config)
 
     def encode(self, batch: Batch | MaskedBatch, *, deterministic: bool) -> jax.Array:
         """Returns the encoded inputs [B, S, D]; sentences of a row see only themselves."""
@@ -90,8 +143,6 @@ class MaskedLM(SentenceEncoder):
         super().setup()
         if self.config.prediction_head:
             self.prediction = PredictionHead(self.config)
-        if self.config.pooling == "pooler":
-            self.pooler = Pooler(self.config)
         if self.config.next_sentence:
             self.next_sentence = nn.Dense(2, dtype=jnp.float32)
 
@@ -102,9 +153,8 @@ class MaskedLM(SentenceEncoder):
         inputs: a `MaskedBatch`; or a packed `Batch`, or ids [B, S] of one sentence per row with
         `special.pad` behind it.
         """
-        batch = (
-            inputs if isinstance(inputs, MaskedBatch) else as_batch(inputs, pad=self.special.pad)
-        )
+        is_masked = isinstance(inputs, MaskedBatch)
+        batch = inputs if is_masked else as_batch(inputs, pad=self.special.pad)
         x = self.encode(batch, deterministic=deterministic)
         if self.is_initializing() and self.config.pooling == "pooler":
             pooled = self.pooler(x)
@@ -131,31 +181,6 @@ class MaskedLM(SentenceEncoder):
         return self.tokens.logits(x, deterministic=deterministic)
 
 
-class TextClassifier(SentenceEncoder):
-    """Embedding and positions, encoder, `config.pooling` of the sentence, softmax.
-
-    The target of a sentence is one id, its class, so batches are packed as those of translation.
-    """
-
-    num_classes: int
-
-    def setup(self) -> None:
-        super().setup()
-        if self.config.pooling == "pooler":
-            self.pooler = Pooler(self.config)
-        self.classes = nn.Dense(self.num_classes, dtype=jnp.float32)
-
-    def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, T, num_classes] float32, T being the number of sentences per row.
-
-        inputs: a packed `Batch` with one target per sentence; or ids [B, S] of one sentence per row
-        with `special.pad` behind it: T = 1.
-        """
-        batch = as_batch(inputs, pad=self.special.pad)
-        x = pool(self.encode(batch, deterministic=deterministic), batch, self.config.pooling)
-        return self.classes(self.pooler(x) if self.config.pooling == "pooler" else x)
-
-
 class TokenClassifier(SentenceEncoder):
     """Embedding and positions, encoder, and the classes of every position."""
 
@@ -169,6 +194,23 @@ class TokenClassifier(SentenceEncoder):
         """Returns logits [B, S, num_classes] float32; inputs: as of `MaskedLM`."""
         batch = as_batch(inputs, pad=self.special.pad)
         return self.classes(self.encode(batch, deterministic=deterministic))
+
+
+class TextClassifier(TokenClassifier):
+    """Embedding and positions, encoder, `config.pooling` of the sentence, softmax.
+
+    The target of a sentence is one id, its class, so batches are packed as those of translation.
+    """
+
+    def __call__(self, inputs: Batch | Array, *, deterministic: bool) -> jax.Array:
+        """Returns logits [B, T, num_classes] float32, T being the number of sentences per row.
+
+        inputs: a packed `Batch` with one target per sentence; or ids [B, S] of one sentence per row
+        with `special.pad` behind it: T = 1.
+        """
+        batch = as_batch(inputs, pad=self.special.pad)
+        x = pool(self.encode(batch, deterministic=deterministic), batch, self.config.pooling)
+        return self.classes(self.pooler(x) if self.config.pooling == "pooler" else x)
 
 
 class ImageClassifier(StackModel):
