@@ -43,7 +43,7 @@ def test_segmentations_are_as_likely_as_in_the_paper(tokenizer, rate):
     words, number = ["the", "cat", "über", "Mäuse", "mattress"], 8_000
     ids = [tokenizer.encode([word])[0][:-1] for word in words]
     many = Ragged.from_lists([word for word in ids for _ in range(number)])
-    segmented = BpeDropout(tokenizer.model, rate)(many, random_keys((0,), (len(many),)))
+    segmented = BpeDropout(tokenizer, rate)(many, random_keys((0,), (len(many),)))
     for nth, word in enumerate(words):
         expected = segmentations(list("▁" + word), score, rate)
         drawn = Counter(
@@ -60,7 +60,7 @@ def test_what_bpe_does_not_merge_stays():
     """Catches tags that fall apart, and bytes or UNK that are lost or become other text."""
     tokenizer = SentencePieceTokenizer.train(TEXT, 400, tags=["<2de>"])
     sentences = Ragged.from_lists([[*tokenizer.encode(["<2de> cat 🙂 cat"])[0], UNK], [UNK]])
-    segmented = BpeDropout(tokenizer.model, 0.5)(sentences, random_keys((1,), (2,)))
+    segmented = BpeDropout(tokenizer, 0.5)(sentences, random_keys((1,), (2,)))
     assert segmented[0][0] == sentences[0][0] and tokenizer.pieces(segmented[0])[0] == "▁<2de>"
     assert segmented[0][-1] == UNK and segmented[1].tolist() == [UNK]
     assert tokenizer.decode(segmented[0][:-1]) == "<2de> cat 🙂 cat"
@@ -71,7 +71,7 @@ def test_pieces_may_go_beyond_spaces():
     model = train_model(TEXT, 60, model_type="bpe", split_by_whitespace=False)
     tokenizer = SentencePieceTokenizer(model)
     sentences, keys = Ragged.encode(tokenizer, TEXT), random_keys((0,), (len(TEXT),))
-    segmented = BpeDropout(model, 0.05)(sentences, keys)
+    segmented = BpeDropout(tokenizer, 0.05)(sentences, keys)
     assert [tokenizer.decode(segmented[i]) for i in range(len(TEXT))] == TEXT
     pieces = {piece for i in range(len(TEXT)) for piece in tokenizer.pieces(segmented[i])}
     assert any("▁" in piece[1:] for piece in pieces)
@@ -80,7 +80,7 @@ def test_pieces_may_go_beyond_spaces():
 def test_vocabularies_without_merges_are_refused(tokenizer):
     """Catches a unigram model that is segmented as if it were BPE, and characters in silence."""
     with pytest.raises(ValueError, match=r"subword_dropout drops merges of BPE.*model_type=bpe"):
-        BpeDropout(train_model(TEXT, 60), 0.1)
+        BpeDropout(SentencePieceTokenizer(train_model(TEXT, 60)), 0.1)
     with pytest.raises(ValueError, match=r"needs SentencePiece on both sides.*CharacterTokenizer"):
         SubwordDropout([tokenizer, CharacterTokenizer("ab")], 0.1, [], 0)
 
