@@ -27,7 +27,8 @@ def make_step(
     """
     config = make_config(workload, settings)
     train_step = make_step_without_data(config, make_parallel(config, jax.devices()[:1]))
-    state, batch = train_step.init_state(), train_step.put_batch(make_batch(workload, row_length))
+    state = train_step.init_state()
+    batch = train_step.make_batch([make_batch(workload, row_length)], 0)
 
     def step() -> jax.Array:
         nonlocal state

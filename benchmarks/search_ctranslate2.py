@@ -15,7 +15,7 @@ import ctranslate2
 from search_workload import EXTRA, SearchWorkload
 
 from transformer.config import ModelConfig
-from transformer.interop.ctranslate2.write import MAX_INPUT_LENGTH, make_spec, save_spec
+from transformer.interop.ctranslate2 import MAX_INPUT_LENGTH, make_spec, save_spec
 
 BATCHES = "32 examples", "64 examples", "1024 tokens"
 

@@ -31,6 +31,20 @@ NO_JAX = [
     "optional_libraries",
     "special_tokens",
 ]
+COMMANDS_KNOW = {"cli", "config", "console", "exit_codes", "registry", "workdir"}
+COMMANDS_CALL = {  # besides the public names of the package
+    "data.prepared.prepare.prepare_text",
+    "evaluation.ablation_plan.read_rows",
+    "evaluation.ablation_plan.with_num_steps",
+    "evaluation.evaluation_set.read_lines",
+    "evaluation.scores.checkpoint_table",
+    "inference.file_job.check_files",
+    "inference.file_job.open_stream",
+    "training.ablation.ablate",
+    "training.automatic.choose_settings",
+    "training.profile.serve_profiles",
+    "training.startup_summary.describe_run",
+}
 DATA = ["files", "tokenizers", "rows", "corpora", "prepared"]  # its folders: none knows the later
 VAGUE = {"utils", "util", "common", "base", "helpers", "misc", "tools", "core", "types"}
 
@@ -85,6 +99,17 @@ def test_folders_of_data_go_one_way():
                 other.split(".")[1] for other in own_imports(name) if other.startswith("data.")
             }
             assert {*DATA[DATA.index(folder) + 1 :]}.isdisjoint(others), name
+
+
+def test_commands_call_public_functions():
+    """Catches a command that does what no Python program can ask for."""
+    for name in MODULES:
+        if name.startswith("cli.commands."):
+            inner = own_imports(name) - {"__init__"}
+            full = {other.removeprefix("transformer.") for other in imports_of(MODULES[name])}
+            for module in (other for other in inner if package_of(other) not in COMMANDS_KNOW):
+                called = {other for other in full if other.startswith(f"{module}.")}
+                assert called and called <= COMMANDS_CALL, name
 
 
 def test_seams():

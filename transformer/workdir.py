@@ -211,6 +211,11 @@ class WorkDir:
                     records.append(record)
         return records
 
+    def append_events(self, name: str, events: bytes) -> None:
+        """Appends to a file of TensorBoard, together with the next record of metrics."""
+        if self.writes:
+            self._growing.add(name, events)
+
     def append_samples(self, step: int, samples: Iterable[str]) -> None:
         """Appends outputs for the validation set to samples.txt, to be read by people."""
         self._append("samples.txt", escaped("\n".join([f"step {step}", *samples, ""])))

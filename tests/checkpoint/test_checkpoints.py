@@ -1,6 +1,5 @@
 """What was saved is restored, or an older step with a warning, or an error says why not."""
 
-import json
 import math
 import threading
 from unittest.mock import Mock
@@ -15,8 +14,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from tests.helpers.full_disk import no_file_beyond
+from tests.helpers.notes import change_notes
 from transformer.checkpoint import fingerprint
-from transformer.checkpoint.about import make_about
 from transformer.checkpoint.checkpoints import SCORE, Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.orbax_manager import Manager
@@ -32,39 +31,32 @@ def make_state(step):
 
 
 def save(folder, steps, keep=3):
+    """Saves (step, score or None, validation loss) as training does: the score comes after it."""
     checkpoints = Checkpoints(folder, keep=keep)
-    for step, score in steps:
+    for step, score, *loss in steps:
         checkpoints.save(make_state(step))
         if score is not None:
-            record_score(checkpoints, step, score)
+            checkpoints.record_score(step, score, *loss)
+            record = {"step": step, SCORE: score, "validation_loss": (*loss, math.inf)[0]}
+            WorkDir(checkpoints.folder.parent).append_metrics(record)
     checkpoints.wait()
     return checkpoints
 
 
-def record_score(checkpoints, step, score, loss=math.inf):
-    """As training does after an evaluation."""
-    checkpoints.record_score(step, score, loss)
-    record = {"step": step, SCORE: score, "validation_loss": loss}
-    WorkDir(checkpoints.folder.parent).append_metrics(record)
-
-
-def test_keeps_the_last_and_the_best(tmp_path):
-    """Catches a best step that is deleted, as its score came after it, and a score that is lost."""
-    steps = [(1, 5.0), (2, 9.0), (3, None), (4, 7.0), (5, None), (6, 0.0)]
-    checkpoints = save(tmp_path / "run", steps, keep=2)
-    assert checkpoints.steps() == [2, 5, 6]
+@pytest.mark.parametrize(
+    ("steps", "keep", "left"),
+    [
+        ([(1, 5.0), (2, 9.0), (3, None), (4, 7.0), (5, None), (6, 0.0)], 2, [2, 5, 6]),
+        ([(1, 9.0, 0.5), (2, 9.0, 0.25), (3, 9.0, 0.25), (4, 9.0, math.nan)], 1, [2, 4]),
+    ],
+)
+def test_keeps_the_last_and_the_best(tmp_path, steps, keep, left):
+    """Catches a best step that is deleted, as its score came after it, a score that is lost, and a
+    run that never improves whose newest checkpoint is called the best: of equal scores the lower
+    loss and then the earlier step is best."""
+    checkpoints = save(tmp_path / "run", steps, keep)
+    assert checkpoints.steps() == left
     assert checkpoints.best_step() == 2
-    assert Checkpoints(tmp_path / "run", keep=1, read_only=True).best_step() == 2
-
-
-def test_of_equal_scores_the_lower_loss_and_then_the_earlier_step_is_best(tmp_path):
-    """Catches a run that never improves whose newest checkpoint is kept and called the best."""
-    checkpoints = Checkpoints(tmp_path / "run", keep=1)
-    for step, loss in ((1, 0.5), (2, 0.25), (3, 0.25), (4, math.nan), (5, 0.75)):
-        checkpoints.save(make_state(step))
-        record_score(checkpoints, step, 9.0, loss)
-    checkpoints.wait()
-    assert checkpoints.steps() == [2, 5]
     assert Checkpoints(tmp_path / "run", keep=1, read_only=True).best_step() == 2
 
 
@@ -145,30 +137,23 @@ def test_loads_by_name(tmp_path, name, what, value):
 def test_wrong_names_are_refused_with_what_exists(tmp_path):
     """Catches a misspelt checkpoint for which another one is loaded."""
     checkpoints = save(tmp_path, [(2, None)], keep=2)
-    with pytest.raises(ValueError, match="'last', 'best', a step or 'average:N', not 'newest'"):
-        checkpoints.load("newest")
-    with pytest.raises(ValueError, match=r"holds the steps \[2\], not 7"):
-        checkpoints.load("7")
-    with pytest.raises(ValueError, match="keep_checkpoints=9"):
-        checkpoints.load("average:9")
-    with pytest.raises(ValueError, match="has a score yet"):
-        checkpoints.load("best")
+    for name, said in (
+        ("newest", "'last', 'best', a step or 'average:N', not 'newest'"),
+        ("7", r"holds the steps \[2\], not 7"),
+        ("average:9", "keep_checkpoints=9"),
+        ("best", "has a score yet"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            checkpoints.load(name)
     with pytest.raises(ValueError, match="holds no checkpoint"):
         Checkpoints(tmp_path / "nothing", keep=1).load("last")
-
-
-def data_files(folder):
-    return sorted(p for p in folder.rglob("*") if p.is_file() and p.stat().st_size)
 
 
 def test_arrays_that_do_not_fit_their_fingerprints_are_not_restored(tmp_path):
     """Catches fingerprints that are saved and never compared: Orbax sees most damage by itself."""
     save(tmp_path, [(1, None), (2, None)])
-    (file,) = [p for p in data_files(tmp_path / "2" / "about") if "fingerprints" in p.read_text()]
-    about = json.loads(file.read_text())
-    about["fingerprints"]["params"][0] ^= 1
-    del about["format"], about["version"], about["checksum"]
-    file.write_text(json.dumps(make_about(**about)))
+    file = tmp_path / "2" / "about" / "metadata"
+    change_notes(file, lambda about: about["fingerprints"]["params"].reverse())
     with pytest.warns(UserWarning, match="Checkpoint 2 cannot be used: the params on disk are not"):
         restored = Checkpoints(tmp_path, keep=3).restore(make_state(0))
     assert int(restored.step) == 1

@@ -83,19 +83,12 @@ def test_what_training_reads_in_float32_is_not_rounded(tmp_path):
     assert params["classes"]["kernel"].dtype == "float32"
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (
-            {"model.d_model": 32},
-            r"does not fit its settings .* must be \(\d+, 32\), but is \(\d+, 16\)",
-        ),
-        ({"model.num_layers": 2}, "other layers than its settings say"),
-    ],
-)
-def test_parameters_of_another_model_are_refused(tmp_path, changes, said):
+def test_parameters_of_another_model_are_refused(tmp_path):
     """Catches a module that was changed since, and fails deep inside Flax."""
     run = write_run(tmp_path / "run")
-    note_settings(run, **changes)
-    with pytest.raises(ValueError, match=said):
+    note_settings(run, **{"model.d_model": 32})
+    with pytest.raises(ValueError, match=r"does not fit .* be \(\d+, 32\), but is \(\d+, 16\)"):
+        restore(run)
+    note_settings(run, **{"model.num_layers": 2})
+    with pytest.raises(ValueError, match="other layers than its settings say"):
         restore(run)

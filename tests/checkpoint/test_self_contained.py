@@ -3,14 +3,17 @@
 import errno
 import json
 import shutil
+from unittest.mock import Mock
 
+import jax
 import numpy as np
 import pytest
 
+from tests.helpers.notes import change_notes
 from tests.helpers.random_runs import write_run
 from transformer import workdir
 from transformer.checkpoint import about
-from transformer.checkpoint.about import FORMAT, make_about
+from transformer.checkpoint.about import FORMAT
 from transformer.checkpoint.export import export
 from transformer.checkpoint.restore import restore
 
@@ -59,12 +62,9 @@ def test_a_changed_search_is_taken_and_named(run):
 
 def test_no_file_of_a_checkpoint_is_written_elsewhere(run, tmp_path):
     """Catches a checkpoint of a stranger that names a file outside the folder of an export."""
+    elsewhere = {"../classes.json": "", f"{tmp_path}/tokenizer.model": ""}
     for file in run.glob("checkpoints/*/about/metadata"):
-        written = json.loads(file.read_text())
-        written["files"] |= {"../classes.json": "", f"{tmp_path}/tokenizer.model": ""}
-        for name in ("format", "version", "checksum"):
-            del written[name]
-        file.write_text(json.dumps(make_about(**written)))
+        change_notes(file, lambda written: written["files"].update(elsewhere))
     export(run, tmp_path / "exports" / "export")
     assert [path.name for path in (tmp_path / "exports").iterdir()] == ["export"]
     assert not (tmp_path / "tokenizer.model").exists()
@@ -77,33 +77,22 @@ def test_a_renamed_step_is_not_taken_for_another(run):
         assert restore(run, "last").step == 40
 
 
-def damage(run, step):
-    for file in (run / "checkpoints" / str(step)).rglob("d/*"):
+def test_intact_checkpoints_stand_in_for_a_damaged_one(run):
+    """Catches an evaluation that fails although another checkpoint is whole, or hides which, and a
+    mean that counts a damaged checkpoint."""
+    for file in (run / "checkpoints" / "20").rglob("d/*"):
         file.write_bytes(b"")
-
-
-def test_the_next_best_stands_in_for_a_damaged_best(run):
-    """Catches an evaluation that fails although another checkpoint is whole, or hides which."""
-    damage(run, 20)
     with pytest.warns(UserWarning, match="Checkpoint 20 cannot be used"):
-        assert restore(run, "best").checkpoint == "best of those intact (40)"
+        best, mean = (restore(run, name) for name in ("best", "average:3"))
+    assert best.checkpoint == "best of those intact (40)"
+    assert (mean.checkpoint, mean.num_averaged) == ("mean of 2 (40 to 60)", 2)
+    one, both = (jax.tree.leaves(loaded.params)[0] for loaded in (best, mean))
+    np.testing.assert_allclose(both, one * 1.5 / 1.4, rtol=1e-6)
     with (
         pytest.warns(UserWarning, match="Checkpoint 20"),
         pytest.raises(ValueError, match="could be restored"),
     ):
         restore(run, 20)
-
-
-def test_a_mean_is_one_of_the_checkpoints_that_are_intact(run):
-    """Catches a mean that counts a damaged checkpoint, or that fails for it."""
-    damage(run, 40)
-    with pytest.warns(UserWarning, match="Checkpoint 40 cannot be used"):
-        mean = restore(run, "average:3")
-    assert (mean.checkpoint, mean.num_averaged) == ("mean of 2 (20 to 60)", 2)
-    ends = (restore(run, step).params["decoder"] for step in (20, 60))
-    first, last = (next(iter(end["layer_0"]["feed_forward"].values())) for end in ends)
-    found = next(iter(mean.params["decoder"]["layer_0"]["feed_forward"].values()))
-    np.testing.assert_allclose(found["kernel"], (first["kernel"] + last["kernel"]) / 2, rtol=1e-6)
 
 
 @pytest.mark.parametrize("harm", ["altered", "missing"])
@@ -118,11 +107,8 @@ def test_scores_that_are_lost_are_missed(run, harm):
 
 def test_scores_that_cannot_be_read_now_choose_no_other_checkpoint(run, monkeypatch):
     """Catches a disk that fails for a moment and makes the last checkpoint the answer."""
-
-    def fail(path):
-        raise OSError(errno.EIO, "Input/output error", str(path))
-
-    monkeypatch.setattr(workdir, "read_file", fail)
+    error = OSError(errno.EIO, "Input/output error")
+    monkeypatch.setattr(workdir, "read_file", Mock(side_effect=error))
     with pytest.raises(OSError, match=r"Input/output error"):
         restore(run)
 
@@ -134,10 +120,8 @@ def test_a_newer_format_names_the_version_that_wrote_it(run, monkeypatch):
     file.write_text(json.dumps(written | {"format": FORMAT + 1}))  # a flipped bit, no newer one
     with pytest.warns(UserWarning, match="notes .* are not those that were saved"):
         restore(run, "last")
-    for name in ("format", "version", "checksum"):
-        del written[name]
-    monkeypatch.setattr(about, "FORMAT", FORMAT + 1)
-    file.write_text(json.dumps(make_about(**written)))
-    monkeypatch.undo()
+    with monkeypatch.context() as context:
+        context.setattr(about, "FORMAT", FORMAT + 1)
+        change_notes(file, lambda written: None)
     with pytest.raises(ValueError, match=r"Checkpoint \d+ of .* version .* install that version"):
         restore(run, "last")

@@ -1,10 +1,10 @@
 """The ablate command: rows are trained in turn, whatever becomes of one of them."""
 
 import json
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from jax.errors import JaxRuntimeError
 
 from tests.helpers.random_runs import WORDS
 from tests.helpers.scored import CORPUS, evaluation
@@ -13,7 +13,8 @@ from transformer.cli.commands.ablate import main
 from transformer.config import Config
 from transformer.data.tokenizers.files import save_tokenizers
 from transformer.data.tokenizers.lists import PiecesTokenizer
-from transformer.evaluation.comparison import compare_runs, compared_run, saved_run
+from transformer.evaluation import comparison
+from transformer.evaluation.comparison import compared_run, saved_run
 from transformer.exit_codes import DIVERGED, RESUMABLE
 from transformer.training import ablation
 from transformer.workdir import WorkDir
@@ -61,8 +62,8 @@ def trained(monkeypatch):
             evaluation([(s, r, t + words) for s, r, t in CORPUS]).save(folder, "test")
         return SimpleNamespace(exit_code=outcome)
 
-    few = partial(compare_runs, num_bootstrap=20, num_trials=20)
-    monkeypatch.setattr(ablation, "compare_runs", few)
+    monkeypatch.setattr(comparison, "NUM_BOOTSTRAP", 20)
+    monkeypatch.setattr(comparison, "NUM_TRIALS", 20)
     monkeypatch.setattr(ablation, "train", train)
     monkeypatch.setattr(ablate, "connect_hosts", lambda flags: True)
     return SimpleNamespace(runs=done, outcomes=outcomes)
@@ -89,9 +90,12 @@ def test_a_row_that_fails_does_not_keep_the_others(call, table, trained, tmp_pat
 def test_a_row_that_is_interrupted_ends_the_command_not_one_that_fails(
     call, table, trained, tmp_path
 ):
-    """Catches rows begun after the signal that was to end them all, or none after a failure."""
-    trained.outcomes |= {"wide": ValueError("no such corpus."), "bad": RESUMABLE}
-    assert call(main, *table).code == RESUMABLE
+    """Catches rows begun after the signal that was to end them all, or none after a failure; and a
+    device that is too small, told by a traceback."""
+    trained.outcomes |= {"wide": JaxRuntimeError("RESOURCE_EXHAUSTED: 2 GB"), "bad": RESUMABLE}
+    ended = call(main, *table)
+    assert ended.code == RESUMABLE and "Traceback" not in ended.err
+    assert "error: row wide: the memory is not enough (RESOURCE_EXHAUSTED: 2 GB); " in ended.err
     assert trained.runs == ["base", "bad"] and not (tmp_path / "runs" / "table.md").exists()
 
 

@@ -88,7 +88,7 @@ def test_values_of_settings_are_escaped(tmp_path):
 
 def test_tracebacks_and_logs_are_escaped(capsys):
     """Catches a defect, or an error that a library logs, that says what it was given as it is."""
-    process._show_defect(RuntimeError, RuntimeError(HOSTILE), None)
+    process.show_defect(RuntimeError, RuntimeError(HOSTILE), None)
     process.hear_errors_once()
     logging.getLogger().handlers[-1].handle(
         logging.LogRecord("x", logging.ERROR, "x.py", 1, "%s", (HOSTILE,), None)

@@ -66,7 +66,7 @@ def test_an_output_that_is_an_input(call, make_run, tmp_path, link):
         {"symbolic": os.symlink, "hard": os.link}[link](text, output)
     for words in ([], ["--overwrite"]):
         words = [f"--workdir={make_run()}", f"--input={text}", f"--output={output}", *words]
-        assert_refused(call(evaluate.main, *words), "is the file of --input, which would be lost")
+        assert_refused(call(evaluate.main, *words), "is read, too, and would be lost")
     assert text.read_text() == "a text\n"
 
 

@@ -17,7 +17,7 @@ from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.special_tokens import NUM_SPECIAL, OWN_IDS, SpecialIds
-from transformer.tasks.masked_lm import make_masked_batches
+from transformer.tasks.masked_lm import MaskedLMTask
 
 VOCAB_SIZE = 1000
 
@@ -123,10 +123,10 @@ def test_steps_and_seeds_hide_other_pieces():
 def test_an_epoch_of_a_text_shows_every_piece_once():
     """Catches a long line that is dropped, as a pair too long would be."""
     config = Config(task="masked_lm")
-    config.data.row_length = 8
+    config.data.row_length, config.training.batch_tokens = 8, 32
     lines = [" ".join(f"w{i}" for i in range(n)) for n in (3, 30, 1, 8, 7)]
     tokenizer = PiecesTokenizer.train(lines, "")
-    batches = make_masked_batches(config, tokenizer, lines, 4)
+    batches = MaskedLMTask.make_training_batches(config, tokenizer, lines)
     shown = [originals(batches[step])[1] for step in range(batches.batches_per_epoch)]
     ids = np.sort(np.concatenate([row[row != PAD] for row in shown]))
     assert ids.tolist() == sorted(i for sentence in tokenizer.encode(lines) for i in sentence)

@@ -219,9 +219,8 @@ def translate(arguments):
 def test_a_corpus_is_resumed_after_a_kill_and_a_signal(translate, arguments, corpus, tmp_path):
     """Catches finished chunks that are done twice, and bytes that depend on interruptions."""
     output, ends = f"--output={tmp_path / 'out.de'}", []
-    chunk_done = "transformer.inference.file_job.JobProgress.add"
-    for number, num_chunks in ((signal.SIGKILL, 4), (signal.SIGTERM, 8)):
-        patch = signal_at_call(number, chunk_done, num_chunks)
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        patch = signal_at_call(number, "transformer.inference.file_job.FileJob.run_chunk", 5)
         ends += finish([translate(output, patch=patch)])
     assert [code for code, _ in ends] == [-9, 75], ends
     assert "resuming: 4 chunks done already" in ends[1][1]
@@ -230,7 +229,6 @@ def test_a_corpus_is_resumed_after_a_kill_and_a_signal(translate, arguments, cor
     assert (code, err.count("\n")) == (2, 1) and "options" in err
     ((code, err),) = finish([translate(output)])
     assert code == 0 and "resuming: 8 chunks done already" in err
-    assert "800 already done" in err
     assert (tmp_path / "out.de").read_bytes() == corpus[1].read_bytes()
     assert list(tmp_path.iterdir()) == [tmp_path / "out.de"]
 

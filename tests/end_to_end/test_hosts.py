@@ -116,7 +116,8 @@ def test_a_host_alone_says_what_it_waits_for_and_gives_up():
     """Catches a wait without end, or in silence, for a host that never starts."""
     program = (
         "from transformer import console\n"
-        "from transformer.cli.hosts import HostFlags, connect_hosts\n"
+        "from transformer.cli.flags import HostFlags\n"
+        "from transformer.cli.process import connect_hosts\n"
         "from transformer.parallel import hosts\n"
         "console.SHOW_EVERY, hosts.WAIT_SECONDS = (0.0, 0.0), 1\n"
         "with console.showing_phases():\n"
@@ -135,8 +136,8 @@ def test_a_host_alone_says_what_it_waits_for_and_gives_up():
 PAIR = """
 import signal, sys
 import transformer
-from transformer.cli.hosts import HostFlags, connect_hosts
-from transformer.cli.process import run_guarded, run_process
+from transformer.cli.flags import HostFlags
+from transformer.cli.process import connect_hosts, run_guarded, run_process
 from transformer.console import say
 from transformer.parallel import hosts
 from transformer.parallel.stopping import Interruption, Stopping

@@ -17,7 +17,7 @@ from tests.helpers.random_translators import (
     random_sentences,
     random_translator,
 )
-from transformer.interop.ctranslate2.write import save_ctranslate2
+from transformer.interop.ctranslate2 import save_ctranslate2
 
 VOCABULARY = ["<pad>", "<s>", "</s>", "<unk>", *WORDS]
 BEAM = 4

@@ -26,7 +26,6 @@ from transformer.evaluation import plots
 from transformer.files import storage
 from transformer.inference.file_job import translate_file
 from transformer.inference.translator import Translator
-from transformer.training import progress as progress_module
 from transformer.training.progress import Progress
 from transformer.training.run import conclude_run
 from transformer.training.trainer import Trainer
@@ -159,19 +158,6 @@ def test_scores_pictures_and_events_lie_beside_the_run(cloud):
     assert others == ["config.json", "curves.png", "metrics.jsonl", *kept]
     assert b"loss" in cloud.objects["bucket", f"a b/rün/{events}"][0]
     assert not os.path.exists("gs:")
-
-
-def test_a_failure_to_write_events_does_not_stop_the_training(cloud, monkeypatch):
-    """Catches the thread of tensorboardX that dies, and then a queue that nobody empties."""
-    workdir = make_run()
-    monkeypatch.setattr(progress_module, "append_bytes", lambda path, data: 1 / 0)
-    progress = Progress(workdir, Config())
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for number in range(100):
-            progress._events.add_metrics(number, {"loss": 1.0})
-        progress.close()
-    assert "events for TensorBoard were not written" in str(caught[0].message)
 
 
 def test_a_corpus_is_translated_there_and_resumed(cloud):

@@ -29,6 +29,14 @@ def build(imported):
     return model, params
 
 
+def assert_equal(found, expected):
+    """Two imported models are the same run."""
+    assert (found.config, found.labels) == (expected.config, expected.labels)
+    assert found.params.keys() == expected.params.keys()
+    for name, array in expected.params.items():
+        np.testing.assert_array_equal(found.params[name], array, name)
+
+
 def as_run(imported):
     """A model in memory, as `Translator` and its like take it."""
     params = build(imported)[1]

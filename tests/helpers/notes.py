@@ -1,6 +1,7 @@
 """Changes what the checkpoints of a run note, as if they had been saved so."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,13 @@ from transformer.checkpoint.about import make_about
 def note_settings(run: Path, **settings: Any) -> None:
     """Notes other settings, given by their full names, in every checkpoint of a run."""
     for file in run.glob("checkpoints/*/about/metadata"):
-        about = json.loads(file.read_text())
-        about["settings"] |= settings
-        for name in ("format", "version", "checksum"):
-            del about[name]
-        file.write_text(json.dumps(make_about(**about)))
+        change_notes(file, lambda about: about["settings"].update(settings))
+
+
+def change_notes(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Changes the notes in the file `about/metadata` of a checkpoint in place."""
+    about = json.loads(file.read_text())
+    for name in ("format", "version", "checksum"):
+        del about[name]
+    change(about)
+    file.write_text(json.dumps(make_about(**about)))

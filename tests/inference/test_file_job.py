@@ -1,6 +1,5 @@
 """A job over a text file: no line is translated twice, lost or out of order."""
 
-import errno
 import gzip
 import io
 import json
@@ -15,7 +14,6 @@ import pytest
 
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.full_disk import full_after
-from transformer.cli.output_files import check_answers_file
 from transformer.cli.process import explain_error
 from transformer.data.files.text import Lines
 from transformer.exit_codes import ResumableError
@@ -24,14 +22,13 @@ from transformer.inference import file_job
 from transformer.inference.file_job import (
     COMPRESSORS,
     Chunk,
+    ResumableFile,
     answer_file,
     check_files,
     open_stream,
     read_chunks,
-    stream_sizes,
     translate_file,
 )
-from transformer.inference.resumable_output import ResumableFile
 from transformer.inference.translation import Translation, format_rows
 from transformer.parallel import hosts
 
@@ -65,31 +62,19 @@ def parts_of(source):
     return sorted(p.name for p in source.with_name("out.parts").glob("0*"))
 
 
-def make_lines(texts, name="a"):
-    return Lines(io.BytesIO("".join(f"{text}\n" for text in texts).encode()), name)
-
-
 # ---- chunks
 
 
 def test_chunks_hold_every_line_once_and_in_order():
     """Catches a line that is lost or doubled where chunks meet, and a corpus read into memory."""
-    texts = [str(n) for n in range(10)]
-    found = list(read_chunks([make_lines(texts)], [3] * 9))
-    assert [chunk.lines for chunk in found] == [texts[:3], texts[3:6], texts[6:9], texts[9:]]
-    assert [(c.number, c.start) for c in found] == [(0, 0), (1, 3), (2, 6), (3, 9)]
-    assert list(read_chunks([make_lines([])], [3])) == []
-    taken = []
-    endless = type("Endless", (), {"fraction_read": None, "__iter__": lambda _: map(read, count())})
-    read = lambda n: taken.append(n) or str(n)  # noqa: E731
-    chunks = read_chunks([endless()], [5, 7])
+    texts, taken = [str(n) for n in range(10)], []
+    lines = Lines(io.BytesIO("\n".join(texts).encode()), "a")
+    chunks = list(read_chunks([lines], [3] * 9))
+    assert [chunk.lines for chunk in chunks] == [texts[:3], texts[3:6], texts[6:9], texts[9:]]
+    assert [(c.number, c.start) for c in chunks] == [(0, 0), (1, 3), (2, 6), (3, 9)]
+    endless = (taken.append(n) or str(n) for n in count())
+    chunks = read_chunks([endless], [5, 7])
     assert len(taken) == 0 and len(list(islice(chunks, 2))[1].lines) == 7 and len(taken) == 12
-
-
-def test_the_first_chunks_of_a_stream_are_small():
-    """Catches a pipe that shows nothing until thousands of lines are done."""
-    assert list(islice(stream_sizes(300), 5)) == [64, 128, 256, 300, 300]
-    assert list(islice(stream_sizes(10), 2)) == [10, 10]
 
 
 def test_a_checksum_is_of_everything_that_a_result_depends_on():
@@ -99,7 +84,7 @@ def test_a_checksum_is_of_everything_that_a_result_depends_on():
         Chunk(0, 0, ["a", "b"], ["x", ""]), Chunk(0, 0, ["a", "b"], ["", "x"]),
     ]  # fmt: skip
     assert len({chunk.checksum for chunk in variants}) == len(variants)
-    assert Chunk(7, 9, ["a", "b"], fraction_read=0.5).checksum == variants[0].checksum
+    assert Chunk(7, 9, ["a", "b"]).checksum == variants[0].checksum
 
 
 # ---- files
@@ -109,7 +94,7 @@ def test_a_checksum_is_of_everything_that_a_result_depends_on():
 def test_a_file_has_a_line_for_each_line_in_order(name, source, capsys):
     """Catches chunks joined in another order, and a folder that is left behind."""
     run(source, output=name)
-    assert capsys.readouterr().err.startswith("13 lines in 0 s, ")
+    assert capsys.readouterr().err.startswith("13 lines in 0 s: ")
     unpack = {"out": bytes, "out.gz": gzip.decompress, "out.xz": lzma.decompress}[name]
     assert unpack(source.with_name(name).read_bytes()) == BACKWARDS
     assert {path.name for path in source.parent.iterdir()} == {"in", name}
@@ -126,8 +111,7 @@ def test_a_killed_job_is_resumed_from_its_finished_chunks(source, capsys):
     assert not source.with_name("out.gz").exists()
     capsys.readouterr()
     assert run(source, output="out.gz").sentences == TEXTS[6:]
-    said = capsys.readouterr().err
-    assert "resuming: 2 chunks done already\n" in said and "; 6 already done: " in said
+    assert "resuming: 2 chunks done already\n" in capsys.readouterr().err
     undisturbed = source.with_name("undisturbed.gz").read_bytes()
     assert source.with_name("out.gz").read_bytes() == undisturbed
 
@@ -145,26 +129,6 @@ def test_a_kill_before_the_file_is_there_costs_no_chunk(source, monkeypatch):
         run(source)
     assert run(source).sentences == []
     assert source.with_name("out").read_bytes() == BACKWARDS
-    assert not source.with_name("out.parts").exists()
-
-
-def test_chunks_that_could_not_be_removed_are_of_no_job(source, monkeypatch):
-    """Catches a file replaced without being asked, or made of chunks of another text."""
-
-    def fail(path, **options):
-        raise OSError(errno.EIO, "Input/output error", str(path))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "rmdir", fail)
-        with pytest.warns(UserWarning, match="out.parts could not be removed: Input/output error"):
-            run(source)
-    assert source.with_name("out").read_bytes() == BACKWARDS
-    with pytest.raises(ValueError, match="add --overwrite"):
-        check_answers_file(str(source.with_name("out")), [], "a run", may_replace=False)
-    (source.with_name("out.parts") / "000000.00c0ffee").write_text("of a job that is done")
-    source.write_text("other\n")
-    run(source)
-    assert source.with_name("out").read_text() == "rehto\n"
     assert not source.with_name("out.parts").exists()
 
 
@@ -194,7 +158,7 @@ def test_a_job_is_not_resumed_on_another_text(texts, source):
     """Catches translations of lines that have changed since, and parts of a longer text deleted."""
     kill(source, at=TEXTS[10])
     source.write_text("\n".join(texts))
-    with pytest.raises(ValueError, match="belongs to another input"):
+    with pytest.raises(ValueError, match=r"belongs to (another|a longer) input"):
         run(source)
     assert len(parts_of(source)) == 3
     assert not source.with_name("out").exists()
@@ -203,11 +167,10 @@ def test_a_job_is_not_resumed_on_another_text(texts, source):
 def test_two_jobs_cannot_write_the_same_file(source):
     """Catches two runs that do everything twice and remove each other's parts."""
     first = ResumableFile(str(source.with_name("out")), {})
-    first.open()
-    with pytest.raises(ValueError, match=f"in use by process {os.getpid()} .*another --output"):
-        run(source)
-    assert first.folder.is_dir()
-    first.close()
+    with first.opened():
+        with pytest.raises(ValueError, match=f"in use by process {os.getpid()} .*another --output"):
+            run(source)
+        assert first.folder.is_dir()
     assert not first.folder.exists()
     run(source)
 
@@ -229,7 +192,9 @@ def test_an_error_before_the_first_chunk_leaves_nothing_behind(source):
     (source.parent / "p").write_text("one\n" * 2)
     (source.parent / "q.gz").write_bytes(gzip.compress(b"one\n" * 2))
     for name in ("p", "q.gz"):  # found at once, and in the first chunk
-        with pytest.raises(ValueError, match=r"in has 13 lines and \S+ has 2; they must pair"):
+        with pytest.raises(
+            ValueError, match=r"(13 lines .* 2 lines; they must|differ in length:) pair"
+        ):
             run(source, prefixes=str(source.parent / name))
     assert source.with_name("out").read_text() == "of yesterday"
     assert not source.with_name("out.parts").exists()
@@ -240,8 +205,7 @@ def test_a_folder_of_the_same_name_keeps_what_is_not_ours(source):
     folder = source.with_name("out.parts")
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
-    with pytest.warns(UserWarning, match="Directory not empty"):
-        run(source)
+    run(source)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
@@ -252,18 +216,27 @@ def test_the_lines_of_a_refused_chunk_are_named(source):
     def refuse(sentences, **options):
         if TEXTS[7] in sentences:
             raise ValueError("A prefix is too long.")
-        return translator.score(sentences, sentences)
+        return [[scored] for scored in translator.score(sentences, sentences)]
 
     translator.translate = refuse
     with pytest.raises(ValueError, match=r"in, lines 7 to 9: A prefix is too long\.$"):
         run(source, translator)
 
 
-@pytest.mark.parametrize("output", ["nowhere/out", "/", "s3://bucket/out"])
-def test_impossible_outputs_are_refused(output):
-    """Catches hours of work that end with a path that cannot be written."""
-    with pytest.raises(ValueError, match=f"a file in a folder that exists, not {output}"):
-        check_files(output)
+def test_impossible_outputs_are_refused(source):
+    """Catches hours of work that end with a path that cannot be written, or an input replaced."""
+    for output in ("nowhere/out", "/", "s3://bucket/out"):
+        with pytest.raises(ValueError, match=f"a file in a folder that exists, not {output}"):
+            check_files(output)
+    (output := source.with_name("out")).symlink_to(source)
+    with pytest.raises(ValueError, match="is read, too, and would be lost"):
+        run(source)
+    output.unlink()
+    output.write_text("of yesterday")
+    with pytest.raises(ValueError, match=r"exists: .* add --overwrite"):
+        check_files(str(output), may_replace=False)
+    kill(source)
+    check_files(str(output), may_replace=False)
 
 
 def test_a_truncated_archive_is_no_whole_file(source):
@@ -306,6 +279,10 @@ def test_a_stream_is_written_line_by_line_as_chunks_end(is_terminal, source, mon
     run(source, output="")
     assert pipe.getvalue().endswith(b"m13[\\x1b\n" if is_terminal else b"m13[\x1b\n")
     assert [data.count(b"\n") for data in pipe.flushed] == [3, 6, 9, 12, 13]
+    source.write_text("a\n" * 700)
+    pipe.flushed = ()
+    run(source, output="", chunk_lines=300)
+    assert [data.count(b"\n") - 13 for data in pipe.flushed] == [64, 192, 448, 700]
 
 
 def test_pipes_and_devices_are_written_to(tmp_path):
@@ -437,13 +414,11 @@ def test_jsonl_holds_everything_as_it_is(source):
     assert 'd"\\\u2028\u0085\x00\x1c?{}' in source.with_name("out").read_text()
 
 
-@pytest.mark.parametrize("given", [{}, {"score": True}])
-@pytest.mark.parametrize("jsonl", [False, True])
-def test_alignments_are_written_beside_translations(given, jsonl, source):
+def test_alignments_are_written_beside_translations(source):
     """Catches an alignment of another line, and a flag that --jsonl forgets."""
     translator = FakeTranslator()
     translator.align = lambda sources, targets: [[(0, 1), (1, 0)] for _ in sources]
-    changes = {name: str(source) for name in given} | {"jsonl": jsonl and not given}
-    run(source, translator, alignments=True, **changes)
-    line = source.with_name("out").read_text().splitlines()[0]
-    assert ('"alignment": "0-1 1-0"' if changes["jsonl"] else "\t0-1 1-0") in line
+    for changes in ({}, {"score": str(source)}, {"jsonl": True}):
+        run(source, translator, alignments=True, **changes)
+        line = source.with_name("out").read_text().splitlines()[0]
+        assert ('"alignment": "0-1 1-0"' if "jsonl" in changes else "\t0-1 1-0") in line

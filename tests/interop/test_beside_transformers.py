@@ -1,4 +1,4 @@
-"""BERT, GPT-2 and ViT beside transformers itself, where that is installed."""
+"""Imports and exports beside transformers itself, where that is installed."""
 
 import re
 import shutil
@@ -6,8 +6,9 @@ import shutil
 import pytest
 
 import transformer
-from tests.helpers.imported import GOLDEN, as_run, random_model, write_run
+from tests.helpers.imported import GOLDEN, as_run, random_model
 from tests.helpers.tiny_models import tiny_config
+from tools.golden_translation import LANGUAGES
 from transformer.config import Config
 from transformer.data.files.labels import Labels
 from transformer.data.tokenizers.lists import PiecesTokenizer
@@ -35,27 +36,18 @@ def save(model, folder, *files):
     return folder
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", ["BertForMaskedLM", "BertForSequenceClassification"])
-def test_bert(name, size, tmp_path):
-    """Catches sizes that are only right where they are equal, and another activation."""
+def save_bert(folder, name, d_model, num_heads, num_layers, d_ff, activation):
     files = [GOLDEN / "bert" / name for name in ("tokenizer.json", "tokenizer_config.json")]
-    d_model, num_heads, num_layers, d_ff, activation = size
     config = transformers.BertConfig(
         vocab_size=len(transformers.PreTrainedTokenizerFast.from_pretrained(GOLDEN / "bert")),
         hidden_size=d_model, num_attention_heads=num_heads, num_hidden_layers=num_layers,
         intermediate_size=d_ff, hidden_act=activation, max_position_embeddings=40,
         type_vocab_size=3, num_labels=2,
     )  # fmt: skip
-    folder = save(getattr(transformers, name)(config), tmp_path, *files)
-    assert re.search(EQUAL, check_transformers(as_run(bert.read(folder)), folder))
+    return bert.read(save(getattr(transformers, name)(config), folder, *files))
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_gpt2(size, tmp_path):
-    """Catches a width of the feed-forward layers that is assumed."""
-    files = [GOLDEN / "gpt2" / name for name in ("vocab.json", "merges.txt")]
-    d_model, num_heads, num_layers, d_ff, activation = size
+def save_gpt2(folder, d_model, num_heads, num_layers, d_ff, activation):
     tokenizer = transformers.GPT2Tokenizer.from_pretrained(GOLDEN / "gpt2")
     end = tokenizer.eos_token_id
     config = transformers.GPT2Config(
@@ -63,26 +55,41 @@ def test_gpt2(size, tmp_path):
         n_layer=num_layers, n_inner=d_ff, activation_function=activation, bos_token_id=end,
         eos_token_id=end,
     )  # fmt: skip
-    folder = save(transformers.GPT2LMHeadModel(config), tmp_path, *files)
-    assert re.search(EQUAL, check_transformers(as_run(gpt2.read(folder)), folder))
+    files = [GOLDEN / "gpt2" / name for name in ("vocab.json", "merges.txt")]
+    return gpt2.read(save(transformers.GPT2LMHeadModel(config), folder, *files))
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("image_size, patch_size, channels", [((8, 16), 4, 3), ((6, 6), 2, 1)])
-def test_vit(size, image_size, patch_size, channels, tmp_path):
-    """Catches height taken for width, one channel taken for three, and biases that are absent."""
-    d_model, num_heads, num_layers, d_ff, activation = size
+def save_vit(folder, image, d_model, num_heads, num_layers, d_ff, activation):
+    image_size, patch_size, channels = image
     config = transformers.ViTConfig(
         hidden_size=d_model, num_attention_heads=num_heads, num_hidden_layers=num_layers,
-        intermediate_size=d_ff, hidden_act=activation, image_size=list(image_size),
+        intermediate_size=d_ff, hidden_act=activation, image_size=image_size,
         patch_size=patch_size, num_channels=channels, num_labels=5, qkv_bias=channels == 3,
     )  # fmt: skip
     processor = transformers.ViTImageProcessorPil(
         do_resize=False, image_mean=[0.3] * channels, image_std=[0.4] * channels
     )
-    processor.save_pretrained(tmp_path)
-    folder = save(transformers.ViTForImageClassification(config), tmp_path)
-    assert re.search(EQUAL, check_transformers(as_run(vit.read(folder)), folder))
+    processor.save_pretrained(folder)
+    return vit.read(save(transformers.ViTForImageClassification(config), folder))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("save_model", "options"),
+    [
+        (save_bert, ["BertForMaskedLM"]),
+        (save_bert, ["BertForSequenceClassification"]),
+        (save_gpt2, []),
+        (save_vit, [([8, 16], 4, 3)]),
+        (save_vit, [([6, 6], 2, 1)]),
+    ],
+)
+def test_models_of_other_sizes(save_model, options, size, tmp_path):
+    """Catches sizes that are only right where they are equal, another activation, height taken for
+    width, one channel taken for three, and biases that are absent.
+    """
+    run = as_run(save_model(tmp_path, *options, *size))
+    assert re.search(EQUAL, check_transformers(run, tmp_path))
 
 
 BERT = dict(embedding_norm=True, prediction_head=True, pooling="pooler")
@@ -117,23 +124,21 @@ def test_transformers_computes_with_a_run_of_ours(task, name, model, tmp_path):
     assert re.search(EQUAL, check_transformers(as_run(ours), tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("name", "reader"), [("bert", bert), ("bert_classifier", bert), ("gpt2", gpt2), ("vit", vit)]
-)
-def test_a_difference_is_noticed(name, reader, tmp_path):
-    """Catches a comparison of a model with itself, and one that says all is well."""
-    imported, folder = reader.read(GOLDEN / name), shutil.copytree(GOLDEN / name, tmp_path / name)
-    run = transformer.restore(write_run(imported, tmp_path / "run"))
-    assert re.search(EQUAL, check_transformers(run, folder))
-    stack = run.params["decoder" if name == "gpt2" else "encoder"]
+TRANSLATION = ["marianmt_shared", "marianmt_separate", "m2m100", "nllb", "mbart"]
+
+
+@pytest.mark.parametrize("name", [*TRANSLATION, "bert", "bert_classifier", "gpt2", "vit"])
+def test_an_import_checks_itself(name, tmp_path):
+    """Catches a check that compares a model with itself, and one that says that all is well."""
+    source, target = LANGUAGES.get(name, ("", ""))
+    languages = dict(source_language=source, target_language=target)
+    folder = shutil.copytree(GOLDEN / name, tmp_path / name)
+    said = "\n".join(transformer.import_model(folder, tmp_path / "run", **languages))
+    assert re.search(EQUAL, said, re.M)
+    run = transformer.restore(tmp_path / "run", dtype="float32")
+    stack = run.params["encoder" if name in ("bert", "bert_classifier", "vit") else "decoder"]
     inner = stack["layer_0"]["feed_forward"]["inner"]
-    inner["bias"] = inner["bias"] + 0.1
+    inner["bias"] = inner["bias"] + 0.5
     assert "more than rounding: do not use" in check_transformers(run, folder)
     (folder / "config.json").write_text("{}")
     assert check_transformers(run, folder).startswith("not checked: transformers cannot use")
-
-
-def test_an_import_is_compared(tmp_path):
-    """Catches an import that checks translation models alone."""
-    said = transformer.import_model(GOLDEN / "vit", tmp_path / "run")
-    assert any(sentence.startswith("checked beside transformers") for sentence in said)

@@ -18,9 +18,9 @@ from tools.golden_translation import LANGUAGES, SENTENCES
 from transformer.data.tokenizers.lists import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
-from transformer.interop.ctranslate2.write import save_ctranslate2
+from transformer.interop.ctranslate2 import save_ctranslate2
 from transformer.interop.huggingface.seq2seq import read_seq2seq
-from transformer.interop.marian.read import read_marian
+from transformer.interop.marian import read_marian
 from transformer.interop.writing import first_pieces
 
 ctranslate2 = pytest.importorskip("ctranslate2")

@@ -20,7 +20,7 @@ from transformer.data.tokenizers.files import save_tokenizers
 from transformer.data.tokenizers.lists import CharacterTokenizer, PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
-from transformer.interop.jax_program.write import export_program, export_search
+from transformer.interop.jax_program import export_program, export_search
 from transformer.interop.weights.named_arrays import export_parameters, meaning
 from transformer.search.options import SearchOptions
 from transformer.special_tokens import SPECIAL_NAMES

@@ -5,17 +5,13 @@ import shutil
 
 import numpy as np
 import pytest
-from flax.traverse_util import flatten_dict
 from safetensors.numpy import load_file
 
 from tests.helpers.imported import GOLDEN, as_run, build, changed_folder
 from tests.helpers.rings import others_long
-from tests.helpers.tiny_models import VOCAB_SIZE, random_params, tiny_config
 from tools.golden_translation import EXTRA, LANGUAGES, MODELS, SENTENCES, TRANSLATIONS
 from transformer.inference.translator import Translator
-from transformer.interop.huggingface.seq2seq import as_stored, entries, read_seq2seq
-from transformer.interop.weights.name_table import read, write
-from transformer.model.encoder_decoder import Transformer
+from transformer.interop.huggingface.seq2seq import read_seq2seq
 
 MARIAN = GOLDEN / "marianmt_shared"
 M2M100 = GOLDEN / "m2m100"
@@ -99,35 +95,14 @@ def test_the_configuration_says_how_they_search():
 
 # ---- other forms of the same model
 
+TENSORS = load_file(MARIAN / "model.safetensors")
+TABLE = TENSORS["model.shared.weight"]
 
-def logits_of(folder, *languages):
-    imported = read_seq2seq(folder, *languages)
-    model, params = build(imported)
+
+def logits_of(folder):
+    model, params = build(read_seq2seq(folder))
     ids = np.array([[5, 6, 7, model.special.eos]])
     return np.asarray(model.apply({"params": params}, ids, ids, deterministic=True))
-
-
-def rename(changes):
-    return lambda name: changes.get(name, name)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"rename": rename({"model.shared.weight": "lm_head.weight"})},
-        {"rename": rename({"model.shared.weight": "model.decoder.embed_tokens.weight"})},
-        {"dropped": "add", "decoder_vocab_size": None},
-        {"eos_token_id": [0]},
-    ],
-)
-def test_a_file_may_hold_its_table_anywhere(tmp_path, options):
-    """Catches a folder of another version of transformers that is refused."""
-    options = dict(options)
-    if options.pop("dropped", None):
-        table = load_file(MARIAN / "model.safetensors")["model.shared.weight"]
-        options["add"] = {"lm_head.weight": table, "model.encoder.embed_tokens.weight": table}
-    folder = changed_folder(MARIAN, tmp_path / "folder", **options)
-    np.testing.assert_array_equal(logits_of(folder), logits_of(MARIAN))
 
 
 def half_sinusoids(length, width):
@@ -135,39 +110,48 @@ def half_sinusoids(length, width):
     return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
 
 
+POSITIONS = [f"model.{stack}coder.embed_positions.weight" for stack in ("en", "de")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rename": {"model.shared.weight": "lm_head.weight"}},
+        {"rename": {"model.shared.weight": "model.decoder.embed_tokens.weight"}},
+        {"add": {"lm_head.weight": TABLE}, "decoder_vocab_size": None},
+        {"add": dict.fromkeys(POSITIONS, half_sinusoids(64, 16).astype(np.float16))},
+        {"eos_token_id": [0]},
+    ],
+)
+def test_a_file_may_hold_the_same_otherwise(tmp_path, options):
+    """Catches a folder of another version of transformers that is refused."""
+    options = dict(options)
+    names = options.pop("rename", {})
+    folder = changed_folder(
+        MARIAN, tmp_path / "folder", rename=lambda name: names.get(name, name), **options
+    )
+    np.testing.assert_array_equal(logits_of(folder), logits_of(MARIAN))
+
+
 def test_positions_in_the_file(tmp_path):
     """Catches positions of a file that are dropped although they are others."""
-    sinusoids, names = (
-        half_sinusoids(64, 16),
-        [f"model.{s}coder.embed_positions.weight" for s in ("en", "de")],
-    )
-    usual = changed_folder(
-        MARIAN, tmp_path / "a", add=dict.fromkeys(names, sinusoids.astype(np.float16))
-    )
-    assert read_seq2seq(usual).config.model.positions == "sinusoidal"
-    np.testing.assert_array_equal(logits_of(usual), logits_of(MARIAN))
-
-    learned = changed_folder(
-        MARIAN, tmp_path / "c", add=dict.fromkeys(names, sinusoids[::-1].copy())
-    )
-    imported = read_seq2seq(learned)
+    table = half_sinusoids(64, 16)[::-1].copy()
+    folder = changed_folder(MARIAN, tmp_path / "a", add=dict.fromkeys(POSITIONS, table))
+    imported = read_seq2seq(folder)
     assert imported.config.model.positions == "learned"
-    np.testing.assert_array_equal(imported.params["source_positions/table"], sinusoids[::-1])
+    np.testing.assert_array_equal(imported.params["source_positions/table"], table)
     build(imported)
 
 
 def test_a_softmax_of_its_own(tmp_path):
     """Catches tables that are taken for one though the model was trained with several."""
-    tensors = load_file(MARIAN / "model.safetensors")
-    other = tensors["model.shared.weight"][::-1].copy()
-    folder = changed_folder(
-        MARIAN, tmp_path / "a", add={"lm_head.weight": other}, tie_word_embeddings=False
-    )
+    other = {"lm_head.weight": TABLE[::-1].copy()}
+    folder = changed_folder(MARIAN, tmp_path / "a", add=other, tie_word_embeddings=False)
     imported = read_seq2seq(folder)
     assert imported.config.model.embedding_sharing == "none"
     build(imported)
     columns = np.arange(16).reshape(2, 8).T.ravel()
-    np.testing.assert_array_equal(imported.params["softmax/table"], other[:, columns])
+    np.testing.assert_array_equal(imported.params["softmax/table"], TABLE[::-1][:, columns])
 
 
 # ---- refusals, a sentence each
@@ -186,53 +170,35 @@ def test_all_settings_that_have_no_counterpart_are_named(tmp_path):
         decoder_attention_heads=1, quantization_config={"bits": 8},
     )  # fmt: skip
     said = refusal(folder)
-    for name in (
-        "activation_function='tanh'",
-        "decoder_ffn_dim=7",
-        "decoder_attention_heads=1",
-        "quantization_config",
-    ):
+    for name in ("activation_function='tanh'", "decoder_ffn_dim=7", "decoder_attention_heads=1"):
         assert name in said
-    folder = changed_folder(MARIAN, tmp_path / "b", drop=("d_model",))
-    assert "config.json lacks a positive number as d_model" in refusal(folder)
-    folder = changed_folder(MARIAN, tmp_path / "c", eos_token_id=[0, 1])
-    (folder / "generation_config.json").unlink()
-    assert "lacks an id as eos_token_id" in refusal(folder)
-    folder = changed_folder(MARIAN, tmp_path / "d", d_model=32)
-    assert "does not fit d_model=32" in refusal(folder)
+    assert "quantization_config" in said
 
 
 @pytest.mark.parametrize(
-    "settings, expected",
+    ("changes", "expected"),
     [
-        (
-            {"encoder_attention_heads": 3, "decoder_attention_heads": 3},
-            "d_model=16, which does not",
-        ),
+        ({"drop": ("d_model",)}, "config.json lacks a positive number as d_model"),
+        ({"eos_token_id": [0, 1]}, "lacks the number eos_token_id"),
+        ({"d_model": 32}, "does not fit d_model=32"),
         ({"pad_token_id": -1}, "do not fit: pad_token_id=-1"),
         ({"length_penalty": "x"}, "length_penalty must be a number, not 'x'"),
         ({"bad_words_ids": "x"}, "bad_words_ids must list ids from 0 to 56, not 'x'"),
-        ({"bad_words_ids": [[57]]}, r"bad_words_ids must list ids from 0 to 56, not [[57]]"),
+        ({"bad_words_ids": [[57]]}, "bad_words_ids must list ids from 0 to 56, not [[57]]"),
+        (
+            {"add": {"lm_head.weight": TABLE + 1}},
+            "model.shared.weight is lm_head.weight, but they differ",
+        ),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(tmp_path, settings, expected):
+def test_what_makes_no_sense_is_refused(tmp_path, changes, expected):
     """Catches Python's words for a damaged setting, and one that is accepted."""
-    folder = changed_folder(MARIAN, tmp_path / "a", **settings)
+    folder = changed_folder(MARIAN, tmp_path / "a", **changes)
     (folder / "generation_config.json").unlink()
     assert expected in refusal(folder)
 
 
-def test_tables_that_differ_are_refused(tmp_path):
-    """Catches one of two tables that is dropped."""
-    table = load_file(MARIAN / "model.safetensors")["model.shared.weight"]
-    folder = changed_folder(MARIAN, tmp_path / "a", add={"lm_head.weight": table + 1})
-    message = "model.shared.weight and lm_head.weight are one table, but they differ"
-    assert message in refusal(folder)
-
-
-@pytest.mark.parametrize(
-    "file", ["source.spm", "target.spm", "vocab.json", "model.safetensors", "config.json"]
-)
+@pytest.mark.parametrize("file", ["target.spm", "vocab.json", "model.safetensors", "config.json"])
 def test_a_missing_or_damaged_file_is_named(tmp_path, file):
     """Catches a stack trace for half a download."""
     folder = tmp_path / "a"
@@ -244,31 +210,33 @@ def test_a_missing_or_damaged_file_is_named(tmp_path, file):
     assert file in refusal(folder)
 
 
-def test_a_vocabulary_of_another_model(tmp_path):
-    """Catches rows that get the pieces of others."""
-    folder = changed_folder(MARIAN, tmp_path / "a")
+def with_vocabulary(folder, change):
+    """A copy of the folder whose vocab.json is what `change` makes of {piece: id}."""
+    folder = changed_folder(MARIAN, folder)
     vocabulary = json.loads((folder / "vocab.json").read_text())
-    short = [*vocabulary]
-    short.remove("t")
-    for change, expected in [
-        ({piece: i for i, piece in enumerate(short)}, "do not fit: pad_token_id=56"),
-        (vocabulary | {"new": len(vocabulary)}, "rows for 57: they are not of one model"),
-        (vocabulary | {"</s>": 3, "t": 0}, "do not fit: pad_token_id=56"),
-        (vocabulary | {"t": 0}, "does not number pieces"),
-        ({piece: i for piece, i in vocabulary.items() if piece != "<unk>"}, "no piece <unk>"),
-    ]:
-        (folder / "vocab.json").write_text(json.dumps(change))
-        assert expected in refusal(folder)
+    (folder / "vocab.json").write_text(json.dumps(change(vocabulary)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda ids: {p: i for i, p in enumerate(p for p in ids if p != "t")}, "pad_token_id=56"),
+        (lambda ids: ids | {"new": len(ids)}, "has 58 pieces, the model rows for 57"),
+        (lambda ids: ids | {"</s>": 3, "t": 0}, "do not fit: pad_token_id=56"),
+        (lambda ids: ids | {"t": 0}, "does not number pieces"),
+        (lambda ids: {p: i for p, i in ids.items() if p != "<unk>"}, "no piece <unk>"),
+    ],
+)
+def test_a_vocabulary_of_another_model(tmp_path, change, expected):
+    """Catches rows that get the pieces of others."""
+    assert expected in refusal(with_vocabulary(tmp_path / "a", change))
 
 
 @pytest.mark.parametrize(
     "name, languages, expected",
     [
-        (
-            "m2m100",
-            ("", "de"),
-            "needs source_language, one of its 100 languages: af, am, ar, ast, …",
-        ),
+        ("m2m100", ("", "de"), "source_language, one of its 100 languages: af, am, ar, ast, …"),
         ("m2m100", ("en", "ger"), "target_language=ger is none of the 100 languages"),
         ("nllb", ("eng_Latn", "de"), "did you mean deu_Latn?"),
         ("mbart", ("en", "de_DE"), "did you mean en_XX?"),
@@ -281,10 +249,7 @@ def test_a_language_must_be_one_of_the_model(name, languages, expected):
 
 def test_a_hole_in_a_vocabulary_is_said(tmp_path):
     """Catches a piece that is lost without a word: text that has it is unknown."""
-    folder = changed_folder(MARIAN, tmp_path / "a")
-    vocabulary = json.loads((folder / "vocab.json").read_text())
-    del vocabulary["t"]
-    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    folder = with_vocabulary(tmp_path / "a", lambda ids: {p: i for p, i in ids.items() if p != "t"})
     assert "no piece for 1 of its ids" in read_seq2seq(folder).notes[0]
 
 
@@ -323,10 +288,10 @@ def test_ids_are_those_of_the_folder(tmp_path, name):
 
 def test_marian_with_several_target_languages(tmp_path):
     """Catches a language that the user has to know of and is not told, or is not put first."""
-    folder = changed_folder(MARIAN, tmp_path / "a")
-    vocabulary = json.loads((folder / "vocab.json").read_text())
-    replaced = {(">>fra<<" if piece == "t" else piece): i for piece, i in vocabulary.items()}
-    (folder / "vocab.json").write_text(json.dumps(replaced))
+    folder = with_vocabulary(
+        tmp_path / "a",
+        lambda ids: {(">>fra<<" if piece == "t" else piece): i for piece, i in ids.items()},
+    )
     assert "begin each sentence with one, as >>fra<<" in read_seq2seq(folder).notes[0]
     source, _ = read_seq2seq(folder, "en", "fra").tokenizers
     assert source.pieces(source.encode(["mat"])[0])[0] == ">>fra<<"
@@ -339,41 +304,6 @@ def test_what_the_search_does_without_is_said(tmp_path):
     search = json.loads((folder / "generation_config.json").read_text())
     search |= {"no_repeat_ngram_size": 3, "length_penalty": -1.0, "bad_words_ids": [[56], [3, 4]]}
     (folder / "generation_config.json").write_text(json.dumps(search))
-    note, _ = read_seq2seq(folder).notes
+    (note,) = read_seq2seq(folder).notes
     for name in ("no_repeat_ngram_size=3", "length_penalty=-1.0", "bad_words_ids"):
         assert name in note
-
-
-# ---- names of arrays
-
-NAME_IDS = np.array([[5, 6, 2]])
-POST_NORM = dict(num_layers=2, num_decoder_layers=1)
-PRE_NORM = POST_NORM | dict(norm="pre", positions="learned", embedding_norm=True)
-
-
-@pytest.mark.parametrize("options", [POST_NORM, PRE_NORM], ids=["marian", "mbart"])
-@pytest.mark.parametrize("sharing", ["all", "target", "none"])
-def test_every_parameter_has_a_name_of_theirs(sharing, options):
-    """Catches a part of the model that the table forgets, in either direction."""
-    config = tiny_config(
-        embedding_sharing=sharing, projection_bias=True, output_bias=True, **options
-    )
-    model = Transformer(config, VOCAB_SIZE, VOCAB_SIZE)
-    params = flatten_dict(
-        random_params(model.init, NAME_IDS, NAME_IDS, deterministic=True), sep="/"
-    )
-    tensors = write(entries(config), params)
-    assert all(name.startswith(("model.", "lm_head.", "final_")) for name in tensors)
-    back = read(entries(config), tensors)
-    assert back.keys() == params.keys()
-    assert all((back[name] == params[name]).all() for name in params)
-
-
-def test_a_shared_table_is_found_by_any_of_its_names():
-    """Catches a file whose only copy has the name of another module, or that has several."""
-    model = tiny_config(num_layers=1)
-    for stored in (["lm_head.weight"], ["model.shared.weight", "lm_head.weight"]):
-        table, copies = as_stored(entries(model), "all", dict.fromkeys(stored, NAME_IDS))
-        theirs = {entry.ours: entry.theirs for entry in table}
-        assert theirs["shared_embedding/table"] == stored[0]
-        assert set(stored) <= set(copies)

@@ -59,8 +59,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     whole = file.read_bytes()
     with pytest.raises(Exception, match="object"):
         save_tensors(file, {"a": np.array([None])})
-    assert file.read_bytes() == whole
-    assert sorted(tmp_path.iterdir()) == [file, other]
+    assert (file.read_bytes(), sorted(tmp_path.iterdir())) == (whole, [file, other])
 
 
 def test_a_file_of_pytorch_is_read_without_it():
@@ -112,8 +111,6 @@ def test_a_file_that_is_cut_short(name, length, tmp_path):
     [
         (b"\xff" * 100, "describe its content"),
         ((2**40).to_bytes(8, "little") + b"{}", "describe its content"),
-        (header([1, 2]), "describe its content"),
-        (header({"a": {"dtype": "F32"}}), "describe its content"),
         (
             header({"a": {"dtype": "F32", "shape": [2**20] * 2, "data_offsets": [0, 2**42]}}),
             "describe its content",
@@ -124,7 +121,7 @@ def test_a_file_that_is_cut_short(name, length, tmp_path):
         ),
         (
             header({"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}, b"1"),
-            "the tensor a is of type F8_E4M3",
+            "not a of type F8_E4M3",
         ),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "pointer of Git LFS"),
     ],
@@ -146,19 +143,22 @@ class Call:
         return self.reduced
 
 
-def write_archive(path, pickled, compression=zipfile.ZIP_STORED, **members):
+def write_archive(path, pickled, numbers=(), compression=zipfile.ZIP_STORED):
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr("archive/data.pkl", pickled)
-        for name, content in members.items():
+        for name, content in dict(numbers).items():
             archive.writestr(f"archive/{name}", content)
+
+
+with zipfile.ZipFile(GOLDEN / "pytorch_model.bin") as archive:
+    CONTENTS = {n.removeprefix("pytorch_model/"): archive.read(n) for n in archive.namelist()}
+NUMBERS = {"numbers": {name: CONTENTS[name] for name in CONTENTS if name.startswith("data/")}}
 
 
 def golden_pickle(old=b"", new=b""):
     """The list of tensors of the golden file, with some bytes replaced."""
-    with zipfile.ZipFile(GOLDEN / "pytorch_model.bin") as archive:
-        content = archive.read("pytorch_model/data.pkl")
-    assert old in content
-    return content.replace(old, new)
+    assert old in CONTENTS["data.pkl"]
+    return CONTENTS["data.pkl"].replace(old, new)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +171,12 @@ def golden_pickle(old=b"", new=b""):
         (b"\x80\x05\x96" + (2**60).to_bytes(8, "little"), {}, "list of tensors cannot be read"),
         (b"\x80\x02Nr\xff\xff\xff\x7f.", {}, "holds more than tensors"),  # memo of 2³¹ places
         (golden_pickle(), {}, "list of tensors cannot be read"),  # the numbers are missing
+        # Another path in the place of a tensor's.
+        (
+            golden_pickle(b"tq\x0cR", b"tq\x0cR}X\x04\0\0\0pathX\1\0\0\0xsb"),
+            NUMBERS,
+            "cannot be read",
+        ),
         (golden_pickle(), {"compression": zipfile.ZIP_DEFLATED}, "it is compressed"),
     ],
 )
@@ -185,13 +191,7 @@ def test_a_view_beyond_its_numbers(tmp_path):
     """Catches a tensor that shows other bytes of the file than its own, or claims terabytes."""
     path = tmp_path / "pytorch_model.bin"
     for old, new in [(b"K\x04K\x06", b"K\x04K\x07"), (b"K\x04K\x06", b"M\xff\xffM\xff\xff")]:
-        with zipfile.ZipFile(GOLDEN / "pytorch_model.bin") as archive:
-            numbers = {
-                name.removeprefix("pytorch_model/"): archive.read(name)
-                for name in archive.namelist()
-                if "/data/" in name
-            }
-        write_archive(path, golden_pickle(old, new), **numbers)
+        write_archive(path, golden_pickle(old, new), **NUMBERS)
         with pytest.raises(ValueError, match="lies beyond its numbers"):
             read_pytorch(path)
 

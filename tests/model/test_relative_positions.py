@@ -1,15 +1,13 @@
 """Positions in attention: by a plain reference, cached, packed, alone, and what is refused."""
 
+import itertools
 from functools import partial
 
 import jax
 import numpy as np
 import pytest
 
-from tests.helpers.tiny_models import (
-    random_params,
-    tiny_config,
-)
+from tests.helpers.tiny_models import random_params, tiny_config
 from transformer.model.attention import MultiHeadAttention, causal_mask
 from transformer.model.layers import Stack
 from transformer.model.relative_positions import (
@@ -30,13 +28,11 @@ def published_t5_bucket(offset, num_buckets=32, max_distance=128):
     max_exact = num_buckets // 2
     if n < max_exact:
         return n
-    large = max_exact + int(
-        np.log(n / max_exact) / np.log(max_distance / max_exact) * (num_buckets - max_exact)
-    )
-    return min(large, num_buckets - 1)
+    share = np.log(n / max_exact) / np.log(max_distance / max_exact)
+    return min(max_exact + int(share * (num_buckets - max_exact)), num_buckets - 1)
 
 
-def reference_logits(name, q, k, i, j, head, weights):
+def reference_logit(name, q, k, i, j, head, weights):
     """The logit of one query at position i and one key at position j, as the papers write it."""
     if name == "rotary":  # pairs as complex numbers
         angles = 10_000.0 ** (-2 * np.arange(H // 2) / H)
@@ -70,15 +66,13 @@ def test_attention_by_hand(name):
     weights = {name: np.asarray(w) for name, w in params.get("relative_positions", {}).items()}
     kernels = (np.asarray(params[side]["kernel"]) for side in ("query", "key"))
     q, k = ((x[0] @ kernel).reshape(T, N, H).astype(np.float64) for kernel in kernels)
-    for i in (0, 3, T - 1):
-        for head in range(N):
-            keys = range(T if mask is None else i + 1)
-            logits = np.array(
-                [reference_logits(name, q[i, head], k[j, head], i, j, head, weights) for j in keys]
-            )
-            expected = np.exp(logits - logits.max())
-            found = ours[i, head, : len(keys)]
-            np.testing.assert_allclose(found, expected / expected.sum(), atol=2e-5)
+    for i, head in itertools.product((0, 3, T - 1), range(N)):
+        keys = range(T if mask is None else i + 1)
+        pairs = [(q[i, head], k[j, head], i, j, head) for j in keys]
+        logits = np.array([reference_logit(name, *pair, weights) for pair in pairs])
+        expected = np.exp(logits - logits.max())
+        found = ours[i, head, : len(keys)]
+        np.testing.assert_allclose(found, expected / expected.sum(), atol=2e-5)
 
 
 def test_ranges_and_slopes_are_the_published_ones():
@@ -103,10 +97,10 @@ def test_cached_steps_equal_the_full_pass_wherever_a_sentence_begins(name):
     length, width, starts = 6, 2, np.array([0, 4])
     stack = Stack(tiny_config(positions=name, num_layers=1))
     x = np.random.default_rng(1).normal(size=(2, width, length, D)).astype(np.float32)
-    full = partial(stack.apply, mask=causal_mask(length), deterministic=True)
-    init = partial(stack.init, mask=causal_mask(length), deterministic=True)
-    variables = {"params": random_params(init, x[0])}
-    expected = np.stack([jax.jit(full)(variables, rows) for rows in x])
+    options = dict(mask=causal_mask(length), deterministic=True)
+    variables = {"params": random_params(stack.init, x[0], **options)}
+    full = jax.jit(partial(stack.apply, **options))
+    expected = np.stack([full(variables, rows) for rows in x])
     cache = stack.apply(variables, 2, width, length, method="init_cache")
     cache = jax.tree.map(lambda leaf: leaf + 9, cache)
     step = jax.jit(partial(stack.apply, method="step"))

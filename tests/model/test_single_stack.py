@@ -10,13 +10,13 @@ import pytest
 from flax import linen as nn
 
 from tests.helpers.control_ids import EOS
-from tests.helpers.tiny_models import VOCAB_SIZE, random_params, sentence, tiny_config
-from transformer.data.rows.batch import Batch
+from tests.helpers.tiny_models import VOCAB_SIZE, make_batch, random_params, sentence, tiny_config
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.rows.masked_batches import MaskedBatch
 from transformer.model.primitives import as_batch
 from transformer.model.single_stack import CausalLM, ImageClassifier, MaskedLM, TextClassifier, pool
 from transformer.search.decoding import FREE, HypothesisRules, Limits
+from transformer.search.programs import make_step_fn
 from transformer.search.sampling import Sampling
 from transformer.search.slots import search_to_end
 from transformer.special_tokens import OWN_IDS, SpecialIds
@@ -26,24 +26,15 @@ CONFIG = tiny_config(num_layers=1)
 
 
 def make_run(model, *example):
-    """A function of the model's inputs: its logits under random parameters, compiled per shape."""
-    variables = {"params": random_params(model.init, *example, deterministic=True)}
+    """A function of the model's inputs under random parameters, compiled per shape; and these."""
+    params = random_params(model.init, *example, deterministic=True)
     run = jax.jit(partial(model.apply, deterministic=True))
-    return lambda *inputs: np.asarray(run(variables, *inputs))
+    return lambda *inputs: np.asarray(run({"params": params}, *inputs)), params
 
 
 def packed(rows, length, targets_per_row):
-    """Rows of sentences of ids as a `Batch`, whose targets are one class (0) per sentence."""
-    source = np.zeros((3, len(rows), length), np.int32)
-    target = np.zeros((3, len(rows), targets_per_row), np.int32)
-    for row, sentences in enumerate(rows):
-        start = 0
-        for segment, ids in enumerate(sentences, start=1):
-            inside = slice(start, start + len(ids))
-            source[:, row, inside] = ids, [segment] * len(ids), range(len(ids))
-            target[2, row, segment - 1] = segment
-            start += len(ids)
-    return Batch(*source, target[0], *target[2:0:-1])
+    """Rows of sentences of ids as a `Batch`, whose targets are one class per sentence."""
+    return make_batch([[(ids, [4]) for ids in row] for row in rows], length, targets_per_row)
 
 
 def padded(sentences, length):
@@ -57,7 +48,7 @@ def test_a_class_does_not_depend_on_neighbours_or_padding(pooling):
     sentences = [sentence(RNG, n) for n in (3, 5, 2, 4)]
     batch = packed([sentences[:3], sentences[3:]], 12, 3)
     config = tiny_config(num_layers=1, pooling=pooling)
-    run = make_run(TextClassifier(config, VOCAB_SIZE, num_classes=3), batch)
+    run, _ = make_run(TextClassifier(config, VOCAB_SIZE, num_classes=3), batch)
     together, alone = run(batch), run(padded(sentences, 8))
     assert alone.shape == (4, 1, 3)
     found = np.concatenate([together[0], together[1, :1]])
@@ -74,27 +65,18 @@ def test_a_mean_of_many_positions_is_not_rounded():
 
 def test_token_types_are_vectors_of_the_texts_of_a_pair():
     """Catches types that count through a packed row, change at [SEP] itself, or are added twice."""
-    ends = [[1, 5, 6, EOS, 7, EOS], [1, 8, EOS], [1, 9, EOS, 9, 10, EOS]]
+    pairs = [[1, 5, 6, EOS, 7, EOS], [1, 8, EOS], [1, 9, EOS, 9, 10, EOS]]
+    batch = packed([pairs], 16, 3)
     config = tiny_config(num_layers=1, positions="learned", token_types=True)
-    model = TextClassifier(config, VOCAB_SIZE, num_classes=3)
-    batch = packed([ends], 16, 3)
-    params = random_params(model.init, batch, deterministic=True)
-    types = params["tokens"].pop("types")
-    assert types.shape == (2, 16)
-    together = model.apply(
-        {"params": {**params, "tokens": {**params["tokens"], "types": types}}},
-        batch,
-        deterministic=True,
-    )
-    plain = TextClassifier(
-        config.__class__(**{**vars(config), "token_types": False}), VOCAB_SIZE, 3
-    )
-    for number, ids in enumerate(ends):
+    run, params = make_run(TextClassifier(config, VOCAB_SIZE, num_classes=3), batch)
+    together, types = run(batch), params["tokens"].pop("types")
+    plain = TextClassifier(replace(config, token_types=False), VOCAB_SIZE, 3)
+    table = params["tokens"]["positions"]["table"]
+    for number, ids in enumerate(pairs):
         first = 1 + ids.index(EOS)
-        added = np.array([types[int(position >= first)] for position in range(16)])
-        positions = {"table": params["tokens"]["positions"]["table"] + added}
-        by_hand = {**params, "tokens": {**params["tokens"], "positions": positions}}
-        alone = plain.apply({"params": by_hand}, padded([ids], 8), deterministic=True)
+        added = np.where(np.arange(16)[:, None] < first, *types)
+        params["tokens"]["positions"] = {"table": table + added}
+        alone = plain.apply({"params": params}, padded([ids], 8), deterministic=True)
         np.testing.assert_allclose(together[0, number], alone[0, 0], atol=1e-5)
 
 
@@ -136,23 +118,19 @@ def test_the_class_token_of_an_image_is_one_more_position():
     """Catches a class token without a position, and pooling that still takes the mean."""
     patches = RNG.normal(size=(2, 4, 5)).astype(np.float32)
     config = tiny_config(num_layers=1, pooling="first", positions="learned", max_positions=5)
-    model = ImageClassifier(config, 3)
-    params = random_params(model.init, patches, deterministic=True)
-    logits = model.apply({"params": params}, patches, deterministic=True)
-    table = params["positions"]["table"]
-    moved = {**params, "class_token": params["class_token"] + table[0]}
-    moved["positions"] = {"table": table.at[0].set(0)}
-    same = model.apply({"params": moved}, patches, deterministic=True)
-    np.testing.assert_allclose(logits, same, atol=1e-5)
-    other = {**params, "class_token": -params["class_token"]}
-    assert abs(model.apply({"params": other}, patches, deterministic=True) - logits).max() > 1e-3
+    run, params = make_run(ImageClassifier(config, 3), patches)
+    logits, table, token = run(patches), params["positions"]["table"], params["class_token"]
+    params["class_token"], params["positions"] = token + table[0], {"table": table.at[0].set(0)}
+    np.testing.assert_allclose(logits, run(patches), atol=1e-5)
+    params["class_token"] = -token
+    assert abs(run(patches) - logits).max() > 1e-3
 
 
 def test_a_causal_model_depends_on_the_past_only():
     """Catches a missing or shifted causal mask."""
     ids = RNG.integers(4, VOCAB_SIZE, (1, 7)).astype(np.int32)
     batch = WindowBatch(ids[:, :-1], ids[:, 1:], np.ones_like(ids[:, 1:], np.float32))
-    run = make_run(CausalLM(CONFIG, VOCAB_SIZE), batch)
+    run, _ = make_run(CausalLM(CONFIG, VOCAB_SIZE), batch)
     rows = np.repeat(batch.inputs, 6, axis=0)
     others = rows.copy()
     np.fill_diagonal(others, np.diagonal(rows) % (VOCAB_SIZE - 1) + 1)  # row t differs at t
@@ -188,23 +166,21 @@ def test_a_search_gives_the_scores_of_the_whole_pass(positions):
     model = CausalLM(tiny_config(num_layers=1, positions=positions, **options), VOCAB_SIZE)
     targets = RNG.integers(4, VOCAB_SIZE, (3, 11)).astype(np.int32)
     inputs = np.concatenate([np.full((3, 1), EOS), targets[:, :-1]], 1).astype(np.int32)
-    params = random_params(model.init, inputs, deterministic=True)
-
-    def step_fn(*inputs):
-        inputs = *inputs, ()
-        return model.apply({"params": params}, *inputs, method="decode_step")
+    run, params = make_run(model, inputs)
 
     @jax.jit
     def search():
-        cache = model.apply({"params": params}, 3, 1, 11, method="init_cache")
+        step_fn, cache = (
+            make_step_fn(model, params, ()),
+            model.apply({}, 3, 1, 11, method="init_cache"),
+        )
         assert cache[0].value.shape[2] == (2 + 3 if options else 11)
         method = Sampling(HypothesisRules(EOS, FREE, "power", 0.0), temperature=0.0)
         return search_to_end(method, step_fn, Limits(np.full(3, 12), targets), cache)
 
     found = search()
     np.testing.assert_array_equal(found.ids[:, 0], targets)
-    run = jax.jit(partial(model.apply, deterministic=True))
-    logits = np.array(run({"params": params}, inputs))
+    logits = run(inputs).copy()
     logits[..., [0, 1, 3]] = -np.inf  # ids that stand for no text are never written
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     gold = np.take_along_axis(log_probs, targets[..., None], -1).sum((1, 2))
@@ -215,7 +191,7 @@ def test_a_masked_model_sees_both_ways_and_its_own_sentence_only():
     """Catches a causal mask, and a leak between the sentences of a row."""
     sentences = sentence(RNG, 4), sentence(RNG, 5)
     batch = packed([sentences], 10, 2)
-    run = make_run(MaskedLM(CONFIG, VOCAB_SIZE), batch)
+    run, _ = make_run(MaskedLM(CONFIG, VOCAB_SIZE), batch)
     hidden = batch.inputs.copy()
     hidden[0, 6] = 3
     logits = run(batch)
@@ -225,38 +201,23 @@ def test_a_masked_model_sees_both_ways_and_its_own_sentence_only():
     np.testing.assert_allclose(alone[0, :5], logits[0, 4:9], atol=1e-5)
 
 
-def test_the_encoder_of_a_masked_model_fits_a_classifier():
-    """Catches names or shapes that would make a warm start from pre-training take nothing."""
+def test_a_classifier_starts_from_all_weights_of_a_masked_model():
+    """Catches names or shapes that would make a warm start from pre-training take nothing.
+
+    Also a pooler that is lost on its way, or that changes the predictions of tokens.
+    """
     ids = padded([sentence(RNG, 4)], 6)
-    shapes = [
-        jax.eval_shape(partial(model.init, deterministic=True), jax.random.key(0), ids)
-        for model in (
-            MaskedLM(CONFIG, VOCAB_SIZE),
-            TextClassifier(CONFIG, VOCAB_SIZE, num_classes=3),
-        )
-    ]
-    masked, classifier = (
-        {path: x.shape for path, x in jax.tree_util.tree_leaves_with_path(tree["params"])}
-        for tree in shapes
+    config = tiny_config(num_layers=1, pooling="pooler")
+    run, params = make_run(MaskedLM(config, VOCAB_SIZE), ids)
+    classifier = random_params(TextClassifier(config, VOCAB_SIZE, 3).init, ids, deterministic=True)
+    assert classifier.keys() == params.keys() | {"classes"}
+    assert jax.tree.map(jnp.shape, {n: classifier[n] for n in params}) == jax.tree.map(
+        jnp.shape, params
     )
-    assert set(masked) < set(classifier)
-    assert all(classifier[path] == shape for path, shape in masked.items())
-    assert len(set(classifier) - set(masked)) == 2  # the weights and bias of the classes
-
-
-def test_a_masked_lm_keeps_a_pooler_for_classifiers():
-    """Catches an imported pooler that is lost on its way to the classifier that is fine-tuned."""
-    rows = padded([sentence(RNG, 5)], 8)
-    mean, pooler = (
-        MaskedLM(tiny_config(num_layers=1, pooling=pooling), VOCAB_SIZE)
-        for pooling in ("mean", "pooler")
-    )
-    params = random_params(pooler.init, rows, deterministic=True)
-    without = {name: part for name, part in params.items() if name != "pooler"}
-    assert without.keys() == random_params(mean.init, rows, deterministic=True).keys()
-    expected = mean.apply({"params": without}, rows, deterministic=True)
-    found = pooler.apply({"params": params}, rows, deterministic=True)
-    np.testing.assert_array_equal(found, expected)
+    expected = run(ids)
+    del params["pooler"]
+    plain = MaskedLM(CONFIG, VOCAB_SIZE).apply({"params": params}, ids, deterministic=True)
+    np.testing.assert_array_equal(plain, expected)
 
 
 @pytest.mark.parametrize("special", [OWN_IDS, SpecialIds(*[9] * 5), SpecialIds(-1, 5, 6, 7, 7)])

@@ -92,11 +92,10 @@ def random_ancestors(rows, width, length):
     ids=str,
 )
 def test_cached_steps_equal_the_full_pass(rows, width, changes):
-    """Catches another model at search time than in training.
+    """Catches another model at search time than in training: off by one, mixed up beams, no norm.
 
-    A cache that is written or read one position off, beams that are mixed up, a mask or the last
-    norm forgotten, and sums that XLA compiles wrong for the beams of a single sentence. The cache
-    starts full of junk, as a search leaves it: positions not yet written must not be read.
+    The cache starts full of junk, as a search leaves it: positions not yet written must not be
+    read.
     """
     config = tiny_config(**(dict(num_layers=1, attention_block=BLOCK) | changes))
     stack = Stack(config, cross_attention=True)

@@ -42,9 +42,13 @@ def no_cache(tmp_path, monkeypatch):
     jax_cache.reset_cache()
 
 
-def turn_on():
-    """Turns the cache on; returns (its folder, what was said)."""
+NOT_KEPT = "compiled programs are not kept for the next start: "
+
+
+def turn_on(named=None):
+    """Turns the cache on, given the folder that JAX names; returns (its folder, what was said)."""
     said = []
+    jax.config.update("jax_compilation_cache_dir", named)
     compile_cache.turn_on(said.append)
     return jax.config.jax_compilation_cache_dir, "".join(said)
 
@@ -66,34 +70,23 @@ def test_the_second_start_finds_what_the_first_compiled(tmp_path):
     assert int(hits) > 0 and same_folder == folder
 
 
-def test_a_folder_of_another_user_is_not_used(tmp_path, monkeypatch):
-    """Catches programs that another user laid under the name of our folder, or that is named."""
+def test_only_a_folder_of_ones_own_is_used(tmp_path, monkeypatch):
+    """Catches programs that another user laid under the name of our folder, or that is named, a
+    default that overrides JAX's own settings, and a start that fails for want of a cache."""
     folder, said = turn_on()
     assert folder.startswith(str(tmp_path)) and said == ""
-    monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
-    for named in (None, folder):
-        jax.config.update("jax_compilation_cache_dir", named)
-        assert turn_on() == (
-            None,
-            f"compiled programs are not kept for the next start: {folder} belongs to another user",
-        )
-
-
-def test_the_users_own_choice_stands(tmp_path, monkeypatch):
-    """Catches a default that overrides JAX's own settings."""
     chosen = str(tmp_path / "mine")
-    jax.config.update("jax_compilation_cache_dir", chosen)
-    assert turn_on() == (chosen, "")
-    jax.config.update("jax_compilation_cache_dir", None)
+    assert turn_on(chosen) == (chosen, "")
+    with monkeypatch.context() as context:
+        context.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
+        for named in (None, folder):
+            assert turn_on(named) == (None, f"{NOT_KEPT}{folder} belongs to another user")
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}/file/home")
+    (tmp_path / "file").touch()
+    folder, said = turn_on()
+    assert folder is None and said.startswith(NOT_KEPT)
     jax.config.update("jax_enable_compilation_cache", False)
     assert turn_on() == (None, "")
-
-
-def test_a_home_that_cannot_be_made_is_no_trouble(tmp_path):
-    """Catches a start that fails for want of a cache."""
-    (tmp_path / "home").write_text("")
-    folder, said = turn_on()
-    assert folder is None and "not kept" in said
 
 
 def test_programs_that_were_not_used_for_longest_make_room(monkeypatch):
@@ -110,7 +103,6 @@ def test_programs_that_were_not_used_for_longest_make_room(monkeypatch):
     autotuned = folder / "xla_gpu_per_fusion_autotune_cache_dir" / "x"  # as XLA writes it on a GPU
     autotuned.parent.mkdir()
     autotuned.touch()
-    jax.config.update("jax_compilation_cache_dir", None)
     turn_on()
     assert not (folder / "killed-cache").exists()
     first = compile_constant(1.5)

@@ -20,14 +20,16 @@ def stopping():
         yield stopping
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, RESUMABLE), (signal.SIGINT, INTERRUPTED)]
-)
-def test_signal_is_noted_and_gives_the_exit_code(number, code, stopping):
-    """Catches a preempted run that a scheduler does not restart, or a Ctrl-C that it does."""
-    os.kill(os.getpid(), number)
-    assert stopping.signal == number
-    assert stopping.exit_code == code
+def test_a_signal_is_noted_and_a_second_interrupt_ends_at_once(stopping):
+    """Catches a preempted run that a scheduler does not restart, or a Ctrl-C that it does, a run
+    that ignores Ctrl-C while it saves, and a third that breaks its clean-up."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert (stopping.signal, stopping.exit_code) == (signal.SIGTERM, RESUMABLE)
+    os.kill(os.getpid(), signal.SIGINT)
+    assert (stopping.signal, stopping.exit_code) == (signal.SIGINT, INTERRUPTED)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.parametrize(
@@ -43,34 +45,16 @@ def test_hangup_stops_a_run_unless_under_nohup(before, noted):
     assert stopping.signal == noted and signal.getsignal(signal.SIGHUP) == before
 
 
-def test_second_interrupt_ends_at_once(stopping):
-    """Catches a run that ignores Ctrl-C while it saves, and a third that breaks its clean-up."""
-    os.kill(os.getpid(), signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
-    os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_patience_counts_evaluations_since_the_best():
     """Catches an equal score taken for a better one, a NaN that nothing is better than, and
-    patience=0 taken for no patience.
-    """
-    stopping = Stopping(patience=2)
-    for score, converged in (
-        (math.nan, False),
-        (1, False),
-        (3, False),
-        (2, False),
-        (3.5, False),
-        (3, False),
-        (3.5, True),
-    ):
+    patience=0 taken for no patience."""
+    stopping, endless = Stopping(patience=2), Stopping(patience=0)
+    converged = []
+    for score in (math.nan, 1, 3, 2, 3.5, 3, 3.5):
         stopping.record_score(score)
-        assert stopping.has_converged == converged
-    endless = Stopping(patience=0)
-    for _ in range(5):
         endless.record_score(0.0)
-    assert not endless.has_converged
+        converged.append(stopping.has_converged)
+    assert converged == [False] * 6 + [True] and not endless.has_converged
 
 
 STOP_AT_IMPORT = """

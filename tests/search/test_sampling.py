@@ -19,14 +19,10 @@ from tests.helpers.fake_model import (
 from transformer.search.sampling import Sampling, truncate
 
 
-def rngs(*seeds):
-    """A PRNG key per sentence."""
-    return np.array([[0, seed] for seed in seeds], np.uint32)  # as jax.random.PRNGKey makes them
-
-
-def run_sample(model, lengths, keys, num_samples=1, **options):
+def run_sample(model, lengths, seeds, num_samples=1, **options):
     method = Sampling(make_rules(), num_samples, **options)
-    return run_search(method, model, make_limits(lengths), keys)
+    rngs = np.array([[0, seed] for seed in seeds], np.uint32)  # as jax.random.PRNGKey makes them
+    return run_search(method, model, make_limits(lengths), rngs)
 
 
 def run_greedy(model, lengths):
@@ -66,14 +62,10 @@ def test_what_is_given_is_not_scored():
 def test_no_randomness_is_left_at_the_limits(options):
     """Catches a temperature that multiplies, and truncation that keeps one token too many."""
     model = FakeModel(3)
-    sampled = run_sample(model, [9, 1, 4], rngs(0, 1, 2), **options)
+    sampled = run_sample(model, [9, 1, 4], [0, 1, 2], **options)
     greedy = run_greedy(model, [9, 1, 4])
     np.testing.assert_array_equal(sampled.ids, greedy.ids)
     np.testing.assert_allclose(sampled.scores, greedy.scores, rtol=1e-5)
-
-
-def log(*probabilities):
-    return np.log(np.array(probabilities, np.float32))
 
 
 @pytest.mark.parametrize(
@@ -91,14 +83,16 @@ def log(*probabilities):
 )
 def test_truncation_keeps_the_fewest_that_reach_the_mass(options, kept):
     """Catches a nucleus without the token that crosses p, and unsorted probabilities."""
-    logits = jax.jit(partial(truncate, **options))(log(0.3, 0.15, 0.05, 0.5))
+    logits = jax.jit(partial(truncate, **options))(
+        np.log(np.array([0.3, 0.15, 0.05, 0.5], np.float32))
+    )
     assert "".join("x" if keep else "." for keep in logits > -np.inf) == kept
 
 
 def test_frequencies_are_the_probabilities():
     """Catches samples that share a key, a wrong temperature, and log_probs after truncation."""
     model, count = FakeModel(2), 4000
-    found = run_sample(model, [2, 2], rngs(0, 1), count, temperature=2.0)
+    found = run_sample(model, [2, 2], [0, 1], count, temperature=2.0)
     for sentence in range(2):
         exps = np.exp(model.logits(sentence, ()) / 2.0)
         probabilities = exps / exps.sum()
@@ -106,23 +100,22 @@ def test_frequencies_are_the_probabilities():
         deviation = np.sqrt(count * probabilities * (1 - probabilities))
         assert (np.abs(seen - count * probabilities) < 4.5 * deviation).all()
         ids, _ = hypotheses(found, sentence)[0]
-        np.testing.assert_allclose(
-            found.log_probs[sentence, 0], model.log_prob(sentence, ids), rtol=1e-5
-        )
+        log_prob = model.log_prob(sentence, ids)
+        np.testing.assert_allclose(found.log_probs[sentence, 0], log_prob, rtol=1e-5)
 
 
 def test_each_step_draws_anew():
     """Catches one key for all positions: of equally probable tokens a sample would repeat one."""
-    found = run_sample(TableModel(np.full((V, V), 1 / V)), [9], rngs(0), 8)
+    found = run_sample(TableModel(np.full((V, V), 1 / V)), [9], [0], 8)
     assert any(len({*ids[:-1]}) > 1 for ids, _ in hypotheses(found, 0))
 
 
 def test_samples_do_not_depend_on_neighbours_but_on_their_key():
     """Catches one key for the whole batch: a sentence's samples would change with its row."""
     model = FakeModel(3)
-    first = run_sample(model, [9, 6, 4], rngs(5, 6, 7), 8)
+    first = run_sample(model, [9, 6, 4], [5, 6, 7], 8)
     model.start = model.start[[2, 0, 0]]
-    second = run_sample(model, [4, 9, 9], rngs(7, 5, 8), 8)
+    second = run_sample(model, [4, 9, 9], [7, 5, 8], 8)
     assert hypotheses(first, 2) == hypotheses(second, 0)
     assert hypotheses(first, 0) == hypotheses(second, 1) != hypotheses(second, 2)
     assert len({ids for ids, _ in hypotheses(first, 0)}) > 1

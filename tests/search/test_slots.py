@@ -2,7 +2,6 @@
 
 import doctest
 import functools
-from contextlib import contextmanager
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +20,10 @@ from transformer.data.rows.ragged import Ragged
 from transformer.search import options
 from transformer.search import programs as programs_module
 from transformer.search.corpus_search import CorpusSearch
-from transformer.search.decoding import FREE, Limits
 from transformer.search.options import SearchOptions
 from transformer.search.programs import SearchPrograms, make_replicas, max_num_programs
 from transformer.search.sampling import Sampling
-from transformer.search.slots import NONE, Sentences, Slots, advance_slots
+from transformer.search.slots import NONE, Sentences, advance_slots, start_slots
 
 WIDTH, NBEST, NUM_SENTENCES, EXTRA = 3, 2, 64, 34
 
@@ -90,20 +88,6 @@ def count_programs(programs):
     return programs.num_compiled + programs.empty_slots._cache_size()
 
 
-@contextmanager
-def record_compiles():
-    """A list that grows with every program that XLA compiles meanwhile."""
-    compiles = []
-
-    def listen(name, *_, **__):
-        if "backend_compile" in name:
-            compiles.append(name)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield compiles
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
 @pytest.mark.parametrize(
     ("batch_size", "num_replicas"), others_long([(1, 1), (3, 2), (64, 1)], (3, 2))
 )
@@ -115,10 +99,16 @@ def test_every_sentence_arrives_once_and_as_alone(batch_size, num_replicas, alon
     """
     lengths, expected = alone
     programs = shared_programs(num_replicas)
-    num_before = count_programs(programs)
-    with record_compiles() as compiles:
-        arrived = search(programs, lengths, batch_size)
-    assert len(compiles) == count_programs(programs) - num_before
+    num_before, events = count_programs(programs), []
+
+    def listen(name, *_, **__):
+        events.append(name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    arrived = search(programs, lengths, batch_size)
+    jax.monitoring.unregister_event_duration_listener(listen)
+    num_compiled = sum("backend_compile" in name for name in events)
+    assert num_compiled == count_programs(programs) - num_before
     assert sorted(index for index, _ in arrived) == list(range(len(lengths)))
     for index, (ids, log_probs, scores) in arrived:
         wanted = np.zeros_like(expected.ids[index])
@@ -130,20 +120,12 @@ def test_every_sentence_arrives_once_and_as_alone(batch_size, num_replicas, alon
     assert batch_size < 64 or {ids.shape[1] for _, (ids, *_) in arrived} == {few, many}
 
 
-def test_empty_slots_are_free(monkeypatch):
+def test_empty_slots_are_free():
     """Catches sentences of a queue that are searched once for nobody before their own turn."""
-    programs, seen = make_programs(), []
-    make = programs.empty_slots
-
-    def keep(queue, length):
-        slots = make(queue, length)
-        seen.append(jax.device_get(slots))
-        return slots
-
-    monkeypatch.setattr(programs, "empty_slots", keep)
-    search(programs, [3, 4, 5], 2)
-    assert seen and all((slots.sentences.limits.max_lengths == 0).all() for slots in seen)
-    assert all((slots.sentences.numbers == NONE).all() for slots in seen)
+    queue = Sentences(np.arange(2), make_limits([3, 4]), np.zeros((2, 2), np.uint32), None)
+    slots = make_programs().empty_slots(queue, 8)
+    assert (slots.sentences.limits.max_lengths == 0).all()
+    assert (slots.sentences.numbers == NONE).all()
 
 
 def test_a_corpus_needs_few_programs():
@@ -182,20 +164,12 @@ def run_by_hand(method, max_lengths, num_slots, length, max_free):
         return step_fn
 
     count = len(max_lengths)
-    is_forced = np.arange(max(max_lengths)) < np.array(max_lengths)[:, None] - 1
-    limits = Limits(np.array(max_lengths), np.where(is_forced, 3, FREE))  # none ends before
+    limits = make_limits(max_lengths, [[3] * (n - 1) for n in max_lengths])  # none ends before
     rngs = np.zeros((count, 2), np.uint32)
     queue = Sentences(np.arange(count), limits, rngs, MODEL.start[:count])
     none = jax.tree.map(lambda leaf: np.zeros_like(leaf[:1].repeat(num_slots, 0)), queue)
-    zeros = np.zeros(num_slots, int)
-    slots = Slots(
-        none._replace(numbers=zeros + NONE),
-        zeros,
-        zeros,
-        zeros[:1],
-        method.start(none.rngs, length),
-        np.zeros(num_slots),
-    )
+    none = none._replace(numbers=np.full(num_slots, NONE))
+    slots = start_slots(method, none, np.zeros(num_slots), length)
     run = jax.jit(functools.partial(advance_slots, method, make_step_fn))
     _, results = jax.device_get(run(slots, queue, max_free))
     jax.effects_barrier()

@@ -47,17 +47,14 @@ def test_subword_dropout_is_for_training_alone(make_task):
     assert "subwords" not in "\n".join(plain.summary_lines())
 
 
-def test_a_validation_on_few_pairs_is_warned_of(make_task):
-    """Catches a best checkpoint that the BLEU of two sentences chose, without a word."""
+def test_few_pairs_and_rows_too_short_are_warned_of(make_task):
+    """Catches a best checkpoint that the BLEU of two sentences chose, and a run that trains on the
+    shortest sentences alone, without a word or among many figures."""
     task = make_task()
     task.validation_pairs = task.validation_pairs[:4]
     assert "warning     4 validation pairs are too few" in "\n".join(task.summary_lines())
     task.validation_pairs *= 13
     assert "too few" not in "\n".join(task.summary_lines())
-
-
-def test_rows_for_which_much_of_the_text_is_too_long_are_warned_of(make_task):
-    """Catches a run that trains on the shortest sentences alone, and says so among many figures."""
     said = "of the training text is left out (more than"
-    assert said not in "\n".join(make_task().summary_lines())
+    assert said not in "\n".join(task.summary_lines())
     assert f"{said} 8 pieces): raise" in "\n".join(make_task(row_length=8).summary_lines())

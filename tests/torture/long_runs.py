@@ -36,15 +36,15 @@ TRANSLATE = """
 import json, sys
 from tests.helpers.resources import Resources
 from transformer.cli.commands import evaluate
-from transformer.inference.file_job import JobProgress
+from transformer.inference.file_job import FileJob
 
-resources, add = Resources(), JobProgress.add
+resources, run_chunk = Resources(), FileJob.run_chunk
 
-def add_and_sample(*chunk, **options):
-    add(*chunk, **options)
+def run_and_sample(job, chunk):
     resources.sample()
+    return run_chunk(job, chunk)
 
-JobProgress.add = add_and_sample
+FileJob.run_chunk = run_and_sample
 code = evaluate.main(["eval.py", *sys.argv[1:]])
 print(json.dumps(resources.samples))
 sys.exit(code)

@@ -16,7 +16,7 @@ from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.parallel.mapping import make_parallel
 from transformer.tasks.translation import TranslationTask
 from transformer.training import automatic, automatic_rules, startup_summary
-from transformer.training.automatic import choose_settings, time_step
+from transformer.training.automatic import TIMED_STEPS, choose_settings, time_step
 from transformer.training.automatic_rules import (
     Choices,
     Facts,
@@ -50,21 +50,15 @@ def choose(facts, **given):
     automatic_rules.choose_vocabulary(choices, facts.text)
     choose_rows(choices, facts)
     choose_model(choices, facts)
-    automatic_rules.choose_schedule(choices, "", 1234)
+    automatic_rules.choose_schedule(choices, config.training.num_train_steps or 1234, "")
     return choices.config
 
 
 def test_models_grow_with_text_time_and_machine():
     """Catches a rule that ignores one of them: 10 minutes of a laptop are no slice's 10 hours."""
-    widths = [
-        choose(facts(**about)).model.d_model
-        for about in (
-            {},
-            {"minutes": 600},
-            {"minutes": 600, "machine": SLICE},
-            {"minutes": 600, "machine": SLICE, "num_pairs": 5_000_000, "length": 30},
-        )
-    ]
+    large = {"minutes": 600, "machine": SLICE, "num_pairs": 5_000_000, "length": 30}
+    cases = {}, {"minutes": 600}, {"minutes": 600, "machine": SLICE}, large
+    widths = [choose(facts(**case)).model.d_model for case in cases]
     assert widths == sorted(widths) and widths[0] < widths[1] < widths[3] and widths[2] < 1024
     small, large = (choose(facts(num_pairs=n)).tokenizer.vocab_size for n in (5000, 5_000_000))
     assert small < 3000 and large >= 16_000
@@ -73,8 +67,8 @@ def test_models_grow_with_text_time_and_machine():
 
 
 @pytest.mark.parametrize("machine", [CPU, SLICE])
-@pytest.mark.parametrize("num_pairs", [10, 500, 30_000, 5_000_000])
-@pytest.mark.parametrize("length", [2, 12, 200, 2000])
+@pytest.mark.parametrize("num_pairs", [10, 500, 5_000_000])
+@pytest.mark.parametrize("length", [2, 12, 2000])
 def test_what_is_chosen_is_valid(machine, num_pairs, length):
     """Catches a batch without a row, heads that do not divide the width, a mean of too many."""
     config = choose(facts(num_pairs=num_pairs, machine=machine, length=length))
@@ -86,7 +80,7 @@ def test_what_is_chosen_is_valid(machine, num_pairs, length):
     }
     chosen = {"data.bleu_tokenize": "13a", "data.held_out": "", "model.dtype": "float32"}
     chosen |= {"data.source_language": "en", "data.target_language": "de"}
-    chosen |= {"data.max_validation_sentences": 0, "training.minutes": 0.0}
+    chosen |= {"training.minutes": 0.0}
     assert config.with_values(chosen).validate().automatic_settings() == []
 
 
@@ -111,20 +105,6 @@ def test_a_run_to_start_from_keeps_its_network():
     assert choices.lines()[0].split() == ["chosen", "model.d_model", "512", "of", "that", "run"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"training.minutes": 5.0}, r"num_train_steps \(100000\), .*minutes \(5\): set one"),
-        ({"training.num_train_steps": 0}, r"num_train_steps \(0\), .*minutes \(0\): set one"),
-        ({"task": "images", "model.d_ff": 0}, "Only task=translation .* set model.d_ff"),
-    ],
-)
-def test_budgets_that_make_no_sense_are_refused(settings, said):
-    """Catches minutes beside a number of steps, which would be ignored without a word."""
-    with pytest.raises(ValueError, match=said):
-        choose_settings(Config().with_values(settings))
-
-
 def test_steps_are_timed_without_compiling():
     """Catches the first step's compiling in the time of a step, and a timing that never ends."""
     now = [0.0]
@@ -136,7 +116,7 @@ def test_steps_are_timed_without_compiling():
     trainer = MagicMock(train_step=MagicMock(side_effect=train_step))
     trainer.train_step.init_state.return_value = 0
     assert time_step(trainer, lambda: now[0]) == 0.25
-    assert now[0] < 30
+    assert now[0] < 10.25 + 0.25 * (TIMED_STEPS + 5)
 
 
 @pytest.fixture
@@ -151,23 +131,16 @@ def own_text(tmp_path):
     return all_automatic().with_values(values)
 
 
-class StopAtOnce(Exception):
-    """Raised at the first report, as all that matters has happened by then."""
-
-    @classmethod
-    def at(cls, step, metrics):
-        raise cls(step)
-
-
 @pytest.mark.long
 def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, monkeypatch, capfd):
     """Catches a missed budget, choices made anew, a split lost, a dry run without choices."""
-    monkeypatch.setattr(automatic, "time_step", lambda trainer, clock: 80.0)
+    monkeypatch.setattr(automatic, "time_step", lambda trainer: 80.0)
     monkeypatch.setattr(automatic_rules, "NUM_CHECKPOINTS", 5)
     monkeypatch.setattr(automatic_rules, "TRANSLATION_COST", 1e-9)
     own_text.training.minutes = 20.0
-    with pytest.raises(StopAtOnce):
-        transformer.train(own_text, tmp_path / "run", on_report=StopAtOnce.at)
+    options = {"on_report": lambda step, metrics: 1 // 0}  # all that matters has happened by then
+    with pytest.raises(ZeroDivisionError):
+        transformer.train(own_text, tmp_path / "run", **options)
     said = capfd.readouterr().err
     assert "chosen" in said and "20 minutes at 80 s a step" in said
     config = WorkDir(tmp_path / "run").load_config()
@@ -176,8 +149,8 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     assert config.training.num_train_steps == config.optimizer.decay_steps == 10
     assert config.data.held_out == "validation@10%,test@10%"
     monkeypatch.setattr(automatic, "time_step", None)  # a run that exists is not timed again
-    with pytest.raises(StopAtOnce):
-        transformer.train(own_text, tmp_path / "run", on_report=StopAtOnce.at, verbose=False)
+    with pytest.raises(ZeroDivisionError):
+        transformer.train(own_text, tmp_path / "run", verbose=False, **options)
     assert WorkDir(tmp_path / "run").load_config() == config
     for name in ("compile_cache", "describe_compiled"):
         monkeypatch.setattr(startup_summary, name, MagicMock())
@@ -190,21 +163,23 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     [
         ({"tokenizer.shared": False}, "embedding_sharing=all needs one vocabulary"),
         ({"model.attention": "additive", "model.positions": "rotary"}, "positions=rotary acts on"),
-        ({"tokenizer.kind": "characters", "data.subword_dropout": 0.1}, "subword_dropout needs"),
-        (
-            {"training.keep_checkpoints": 2, "decoding.average_checkpoints": 3},
-            r"average_checkpoints \(3\) must be at most training.keep_checkpoints \(2\)",
-        ),
         ({"model.num_heads": 3}, r"d_model \(8\) must be a multiple of model.num_heads \(3\)"),
+        (
+            {"training.minutes": 5.0, "training.num_train_steps": 9},
+            r"num_train_steps \(9\), .*minutes \(5\): set one",
+        ),
+        ({"training.minutes": 0.0}, r"num_train_steps \(0\), .*minutes \(0\): set one"),
+        ({"task": "images", "training.minutes": 5.0}, "Only task=translation .* set model.d_ff"),
     ],
 )
 def test_rules_between_settings_that_are_given_hold_before_the_text_is_read(
-    own_text, monkeypatch, settings, said
+    own_text, monkeypatch, settings, said, tmp_path
 ):
-    """Catches a run that trains for its minutes, and whose config.json is then refused."""
+    """Catches a run that trains for its minutes, and whose config.json is then refused; and minutes
+    beside a number of steps, which would be ignored without a word."""
     monkeypatch.setattr(automatic.corpus_facts, "find_languages", None)
     with pytest.raises(ValueError, match=said):
-        transformer.train(own_text.with_values(settings), "unused", verbose=False)
+        transformer.train(own_text.with_values(settings), tmp_path / "run", verbose=False)
 
 
 def test_rules_between_settings_that_are_chosen_hold_before_the_text_is_prepared(

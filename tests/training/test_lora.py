@@ -31,14 +31,9 @@ def adapting(folder, **training):
 @pytest.mark.long
 def test_adapters_begin_at_the_base_and_learn(folder):
     """Catches adapters that change the model before they have learnt anything, or never do."""
-    losses = [
-        {
-            r["step"]: r["validation_loss"]
-            for r in WorkDir(path).read_metrics()
-            if "validation_loss" in r
-        }
-        for path in (folder / "base", folder / "adapters")
-    ]
+    records = (WorkDir(folder / name).read_metrics() for name in ("base", "adapters"))
+    name = "validation_loss"
+    losses = [{r["step"]: r[name] for r in run if name in r} for run in records]
     assert list(losses[1]) == [0, 3, 6]
     assert losses[1][0] == losses[0][5]
     assert losses[1][6] < losses[1][0]
@@ -48,9 +43,8 @@ def test_only_adapters_are_saved_and_restoring_merges_them(folder):
     """Catches a base that is saved again or trained, and adapters that are not applied."""
     saved = Checkpoints(folder / "adapters" / "checkpoints", keep=5, read_only=True).load("last")
     factors = saved.params["Dense_0"]["kernel"]
-    assert jax.tree.map(np.shape, saved.params) == {
-        "Dense_0": {"kernel": {"a": (2, 1), "b": (1, 1)}}
-    }
+    shapes = {"Dense_0": {"kernel": {"a": (2, 1), "b": (1, 1)}}}
+    assert jax.tree.map(np.shape, saved.params) == shapes
     base = load_default(WorkDir(folder / "base")).params["Dense_0"]
     whole = load_default(WorkDir(folder / "adapters"))
     merged = whole.params["Dense_0"]
@@ -84,9 +78,8 @@ def test_a_base_that_is_gone_or_changed_is_refused(folder, tmp_path):
     (adapters / BASE_FILE).write_text(json.dumps(about | {"base": str(tmp_path / "base")}))
     load_default(adapters)
     run_in_folder(tmp_path / "base", eval_every=5, num_train_steps=10)
-    with pytest.raises(
-        ValueError, match=r"adapters of best \(5\) of .* is now best \(10\) with other"
-    ):
+    said = r"adapters of best \(5\) of .* is now best \(10\) with other"
+    with pytest.raises(ValueError, match=said):
         load_default(adapters)
     shutil.rmtree(tmp_path / "base")
     with pytest.raises(ValueError, match="/base, which is not there; put it back, or name its new"):

@@ -13,42 +13,36 @@ from transformer.training.optimizer import make_optimizer, make_schedule
 def test_schedule_is_equation_3():
     """Catches a schedule that is off by one step, or lacks d_model^-0.5."""
     steps = np.array([1, 2000, 4000, 100_000])
-    ours = make_schedule(OptimizerConfig(warmup_steps=4000), d_model=512)(steps - 1)
+    rates = make_schedule(OptimizerConfig(warmup_steps=4000), d_model=512)(steps - 1)
     expected = 512**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
-    np.testing.assert_allclose(ours, expected, rtol=1e-5)
+    np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 
-PEAK = dict(warmup_steps=100, peak_learning_rate=0.5)
-DECAYS = [  # settings, and the rate at the steps 50, 100, 200, 300, 400
-    ({}, [0.25, 0.5, 0.5 / 2**0.5, 0.5 / 3**0.5, 0.25]),
-    ({"decay_steps": 300}, [0.25, 0.5, 0.275, 0.05, 0.05]),
-    ({"decay": "linear", "decay_steps": 300, "final_share": 0.2}, [0.25, 0.5, 0.3, 0.1, 0.1]),
-    ({"decay": "wsd", "decay_steps": 300, "final_share": 0.2}, [0.25, 0.5, 0.5, 0.1, 0.1]),
-]
-
-
-@pytest.mark.parametrize(("settings", "expected"), DECAYS)
+@pytest.mark.parametrize(
+    ("settings", "expected"),  # the rates at the steps 50, 100, 200, 300, 400
+    [
+        ({}, [0.25, 0.5, 0.5 / 2**0.5, 0.5 / 3**0.5, 0.25]),
+        ({"decay_steps": 300}, [0.25, 0.5, 0.275, 0.05, 0.05]),
+        ({"decay": "linear", "decay_steps": 300, "final_share": 0.2}, [0.25, 0.5, 0.3, 0.1, 0.1]),
+        ({"decay": "wsd", "decay_steps": 300, "final_share": 0.2}, [0.25, 0.5, 0.5, 0.1, 0.1]),
+    ],
+)
 def test_a_decay_begins_at_the_peak_after_the_warmup(settings, expected):
     """Catches a peak that is scaled by d_model, and a decay that is measured from step 0, ends
     elsewhere or at 0, or begins too early."""
-    schedule = make_schedule(OptimizerConfig(**PEAK, **settings), 512)
-    rates = schedule(np.array([50, 100, 200, 300, 400]) - 1)
+    config = OptimizerConfig(warmup_steps=100, peak_learning_rate=0.5, **settings)
+    rates = make_schedule(config, 512)(np.array([50, 100, 200, 300, 400]) - 1)
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 
 def train(gradients, **changes):
     """The parameters [2] that these gradients make of zeros."""
     optimizer = make_optimizer(OptimizerConfig(warmup_steps=10, **changes), d_model=4)
-
-    @jax.jit
-    def update(params, state, gradient):
-        step, state = optimizer.update(gradient, state, params)
-        return optax.apply_updates(params, step), state
-
-    params = jnp.zeros(2)
+    params, update = jnp.zeros(2), jax.jit(optimizer.update)
     state = optimizer.init(params)
     for gradient in gradients:
-        params, state = update(params, state, jnp.array(gradient))
+        updates, state = update(jnp.array(gradient), state, params)
+        params = optax.apply_updates(params, updates)
     return np.asarray(params)
 
 
@@ -125,10 +119,9 @@ def test_every_optimizer_decays_matrices_alone_by_the_rate(name, gradients):
     """Catches a decay that ignores the learning rate, as optax.adafactor's does, or biases."""
     plain, _ = one_update(name, gradients)
     decayed, _ = one_update(name, gradients, weight_decay=0.25)
-    inner = {
-        key: decayed["layer_0"]["inner"][key] - plain["layer_0"]["inner"][key]
-        for key in ("kernel", "bias")
-    }
-    np.testing.assert_allclose(decayed["table"] - plain["table"], -0.125, atol=1e-5)
-    np.testing.assert_allclose(inner["kernel"], -0.25 * np.eye(130, 140), atol=1e-5)
-    assert not inner["bias"].any()
+    change = jax.tree.map(np.subtract, decayed, plain)
+    np.testing.assert_allclose(change["table"], -0.125, atol=1e-5)
+    np.testing.assert_allclose(
+        change["layer_0"]["inner"]["kernel"], -0.25 * np.eye(130, 140), atol=1e-5
+    )
+    assert not change["layer_0"]["inner"]["bias"].any()

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import jax
 import pytest
-from etils import epath
 
 from tests.training.test_trainer import make_trainer
 from transformer.exit_codes import DONE
-from transformer.training.profile import NO_PROFILE, Profile, make_profile, serve_profiles
+from transformer.training.profile import make_profile, serve_profiles
 from transformer.workdir import WorkDir
 
 
@@ -25,35 +24,33 @@ def read_trace(folder):
 
 
 def test_the_steps_asked_for_are_traced_and_no_others(tmp_path, capsys):
-    """Catches a trace of one step too many or too few, without names, or lost with the process."""
+    """Catches a trace of one step too many or too few, or without names."""
     trainer = make_trainer(tmp_path, num_train_steps=6, eval_every=4)
-    profile = make_profile("2:3", trainer.workdir, 6)
-    assert trainer.run(profile=profile) == DONE
+    assert trainer.run(profile=make_profile("2:3", trainer.workdir, 6)) == DONE
     assert read_trace(tmp_path / "profile") == ([3, 4, 5], {"input", "evaluation"})
-    said = capsys.readouterr().err
-    assert f"profile: {tmp_path}/profile" in said
-    assert [record["step"] for record in trainer.workdir.read_metrics()][-1] == 6
+    assert f"profile: {tmp_path}/profile" in capsys.readouterr().err
 
 
-def test_a_run_that_ends_early_keeps_its_trace(tmp_path, capsys):
-    """Catches steps that were traced and never saved, and a profiler that is left running."""
-    profile = Profile(range(1, 9), epath.Path(tmp_path))
-    for step in (1, 2):
-        with profile.step(step, nullcontext):
-            jax.numpy.ones(2).block_until_ready()
-    profile.close(nullcontext)
-    profile.close(nullcontext)
-    assert read_trace(tmp_path)[0] == [1, 2]
-    assert capsys.readouterr().err.count("profile: ") == 1
+def test_a_run_that_fails_keeps_its_profile_and_ends_it(tmp_path):
+    """Catches a profiler that goes on after the run, so that the next run cannot have one."""
+
+    def fail_at_two(step, metrics):
+        if step == 2:
+            raise KeyError("of the caller's own")
+
+    trainer = make_trainer(tmp_path, on_report=fail_at_two)
+    with pytest.raises(KeyError):
+        trainer.run(profile=make_profile("0:9", trainer.workdir, 5))
+    trainer.close()
+    assert read_trace(tmp_path / "profile")[0] == [1, 2]
+    with pytest.raises(RuntimeError, match="No profile started"):
+        jax.profiler.stop_trace()
 
 
 @pytest.mark.parametrize(
     ("text", "path", "said"),
     [
-        *(
-            (text, "run", "must be STEP:COUNT, as 100:5 for")
-            for text in ("5", "5:0", "a:b", "5:2:1")
-        ),
+        *((text, "run", "must be STEP:COUNT, as 100:5 for") for text in ("5", "5:0", "5:2:1")),
         ("1000:2", "run", "begins after the last step of the run, 1,000"),
         ("5:2", "gs://bucket/run", "writes to local folders only, not to gs://"),
     ],
@@ -64,10 +61,12 @@ def test_a_profile_that_cannot_be_is_refused(text, path, said):
         make_profile(text, SimpleNamespace(path=path, writes=True), 1000)
 
 
-def test_one_host_traces(tmp_path):
+@pytest.mark.parametrize(("text", "writes"), [("5:2", False), ("", True)])
+def test_one_host_traces_if_that_is_asked_for(text, writes, tmp_path, monkeypatch):
     """Catches a trace for each of 64 hosts."""
-    assert make_profile("5:2", WorkDir(tmp_path, writes=False), 1000) is NO_PROFILE
-    assert make_profile("", WorkDir(tmp_path), 1000) is NO_PROFILE
+    monkeypatch.setattr(jax.profiler, "start_trace", pytest.fail)
+    with make_profile(text, WorkDir(tmp_path, writes=writes), 1000).step(6, nullcontext):
+        pass
 
 
 def test_profiles_are_served_at_a_free_port(monkeypatch):

@@ -5,13 +5,14 @@ import struct
 
 import pytest
 from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.record_writer import masked_crc32c
 
 from tests.helpers.full_disk import no_file_beyond
 from tests.helpers.terminal import Terminal
 from transformer import console
 from transformer.config import Config
 from transformer.evaluation import plots
-from transformer.training.progress import EventFile, Progress
+from transformer.training.progress import Progress
 from transformer.workdir import WorkDir
 
 CONFIG = Config().with_values({"training.num_train_steps": 100})
@@ -93,37 +94,27 @@ def test_curves_are_drawn_while_training_as_time_allows(make_progress, now, monk
     assert len(drawn) == 3 and stream.getvalue() == "curves.png was not drawn: disk full\n"
 
 
-def test_a_host_that_does_not_write_logs_nothing(tmp_path, capsys, monkeypatch):
-    """Catches every host of a run writing its own events and lines, or reporting them."""
-    monkeypatch.setattr(console, "_line", console.LiveLine())
-    progress = Progress(WorkDir(tmp_path, writes=False), CONFIG, on_report=pytest.fail)
-    progress.show(10, METRICS)
-    progress.log(10, METRICS)
-    progress.close()
-    assert not list(tmp_path.iterdir())
-    assert capsys.readouterr().err == ""
-
-
 def events_of(folder):
     """Every event of the files of a folder."""
     for file in sorted(folder.glob("events.*")):
         data = file.read_bytes()
         while data:
             (length,) = struct.unpack("<Q", data[:8])
-            event = Event()
-            event.ParseFromString(data[12 : 12 + length])
+            event, end = Event(), 12 + length
+            event.ParseFromString(data[12:end])
+            for content, checksum in (data[:8], data[8:12]), (data[12:end], data[end : end + 4]):
+                assert struct.pack("<I", masked_crc32c(content)) == checksum
             yield event
-            data = data[16 + length :]
+            data = data[end + 4 :]
 
 
 def test_metrics_are_in_groups_beside_samples_and_settings(tmp_path):
     """Catches charts in one heap, samples that nobody sees, and runs without settings."""
-    file = EventFile(WorkDir(tmp_path), 0, Config())
-    file.add_metrics(5, {"loss": 2.0, "tokens_per_second": 10.0, "epoch": 0.5, "device_hours": 1.0})
-    file.add_metrics(5, {"validation_bleu": 12.0, "validation_loss": 3.0})
-    file.add_metrics(5, {"test_chrf": 40.0, "num_train_steps": 5})
-    file.add_samples(5, ["    a\n    = b\n    > c *d*"])
-    file.close()
+    progress = Progress(WorkDir(tmp_path), Config())
+    progress.log_samples(5, ["    a\n    = b\n    > c *d*"])
+    progress.log(5, {"loss": 2.0, "tokens_per_second": 10.0, "epoch": 0.5, "device_hours": 1.0})
+    progress.log(5, {"validation_bleu": 12.0, "validation_loss": 3.0})
+    progress.log(5, {"test_chrf": 40.0, "num_train_steps": 5})  # and is in the file at once
     values = {v.tag: (v, e.step) for e in events_of(tmp_path) for v in e.summary.value}
     scalars = {tag: v.simple_value for tag, (v, _) in values.items() if v.simple_value}
     assert scalars == {
@@ -139,20 +130,19 @@ def test_metrics_are_in_groups_beside_samples_and_settings(tmp_path):
 
 def test_a_resumption_hides_only_what_came_after_its_checkpoint(tmp_path):
     """Catches the report of the step that was restored, hidden; and settings that come twice."""
-    EventFile(WorkDir(tmp_path), 30, Config()).close()
-    starts = [e for e in events_of(tmp_path) if e.HasField("session_log")]
-    assert [start.step for start in starts] == [31]
-    assert not [v for e in events_of(tmp_path) for v in e.summary.value]
+    Progress(WorkDir(tmp_path), Config(), 30).close()
+    events = list(events_of(tmp_path))
+    assert [event.step for event in events if event.HasField("session_log")] == [31]
+    assert not [value for event in events for value in event.summary.value]
 
 
-def test_events_wait_until_there_is_space(tmp_path):
-    """Catches tensorboardX's thread, which ends when it cannot write: training then hangs."""
-    file = EventFile(WorkDir(tmp_path), 0)
-    warned = pytest.warns(UserWarning, match="events for TensorBoard were not written")
-    with no_file_beyond(20), warned:
+def test_events_wait_until_there_is_space(tmp_path, capsys):
+    """Catches events that are lost, or written by halves, while the disk is full."""
+    progress = Progress(WorkDir(tmp_path), Config())
+    with no_file_beyond(20):
         for step in range(1, 50):
-            file.add_metrics(step, {"loss": 2.0})
-        file._writer.file_writer.flush()  # as its thread does every 10 seconds
-    file.close()
-    losses = [event.step for event in events_of(tmp_path) if event.summary.value]
+            progress.log(step, {"loss": 2.0})
+    progress.close()
+    assert capsys.readouterr().err.count("cannot be written to") == 1
+    losses = [e.step for e in events_of(tmp_path) for v in e.summary.value if v.simple_value]
     assert losses == list(range(1, 50))

@@ -6,14 +6,12 @@ import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import jax
 import pytest
 
 import transformer
 from tests.helpers.tiny_runs import write_sentences
 from transformer.config import Config
 from transformer.exit_codes import DONE, RESUMABLE
-from transformer.workdir import WorkDir
 
 
 @pytest.fixture(scope="module")
@@ -75,41 +73,8 @@ def test_mistakes_are_value_errors(config, tmp_path):
     with pytest.raises(ValueError, match=r"model\.num_heads"):
         transformer.train(other, tmp_path / "run")
     other.model.num_heads, other.data.corpus = 1, str(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="--profile must be STEP:COUNT"):
+        transformer.train(other, tmp_path / "run", verbose=False, profile="9")
     for _ in range(2):  # the second time the folder is free again
         with pytest.raises(ValueError, match="nowhere"):
             transformer.train(other, tmp_path / "run", verbose=False)
-
-
-@pytest.mark.long
-def test_a_run_that_fails_keeps_its_profile_and_ends_it(config, tmp_path):
-    """Catches a profiler that goes on after the run, so that the next run cannot have one."""
-
-    def fail_at_two(step, metrics):
-        if step == 2:
-            raise KeyError("of the caller's own")
-
-    with pytest.raises(KeyError):
-        transformer.train(
-            config, tmp_path / "run", on_report=fail_at_two, verbose=False, profile="0:9"
-        )
-    assert len(list(tmp_path.rglob("run/profile/**/*.xplane.pb"))) == 1
-    with pytest.raises(RuntimeError, match="No profile started"):
-        jax.profiler.stop_trace()
-    with pytest.raises(ValueError, match="--profile must be STEP:COUNT"):
-        transformer.train(config, tmp_path / "other", verbose=False, profile="9")
-
-
-def test_only_the_first_of_several_hosts_writes(config, tmp_path, monkeypatch):
-    """Catches hosts that append to the same logs, or wait for each other's lock."""
-    opened = []
-
-    def open_and_stop(folder, _):
-        opened.append(folder.writes)
-        raise ValueError("enough is seen")
-
-    monkeypatch.setattr(WorkDir, "open_for_training", open_and_stop)
-    for host in (0, 1):
-        monkeypatch.setattr(jax, "process_index", lambda host=host: host)
-        with pytest.raises(ValueError, match="enough"):
-            transformer.train(config, tmp_path / "run", verbose=False)
-    assert opened == [True, False]

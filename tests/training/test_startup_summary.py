@@ -44,34 +44,29 @@ def test_a_warm_up_that_is_longer_than_the_run_is_warned_of():
     assert summary_lines(config, step)[-1].startswith("warning     the learning rate rises for 1,2")
 
 
-def devices(kind, num_chips, cores_per_chip):
-    """Devices as JAX describes them."""
+def devices(kind, platform, *coordinates):
+    """Devices as JAX describes them: several cores of a TPU's chip have the same coordinates."""
     return [
-        SimpleNamespace(device_kind=kind, platform="tpu", coords=[chip, 0, 0], core_on_chip=core)
-        for chip in range(num_chips)
-        for core in range(cores_per_chip)
+        SimpleNamespace(device_kind=kind, platform=platform, coords=coords, id=i)
+        for i, coords in enumerate(coordinates)
     ]
 
 
-def test_hours_count_chips_and_not_cores():
-    """Catches chip-hours twice too many where JAX counts two devices on a chip, as on a v3, and
-    GPUs, which have no coordinates, counted as one."""
+def test_hours_count_chips_and_not_cores_and_only_what_is_known():
+    """Catches chip-hours twice too many where JAX counts two devices on a chip, as on a v3, GPUs,
+    which have no coordinates, counted as one, a CPU's time by the peak of another device, and a
+    crash for a task without costs."""
+    cost = StepCost(49.2e12, 1)
     # 2 chips of 123 TFLOP/s: at 20%, a step of 49.2 TFLOP takes a second.
-    lines = estimate_lines(StepCost(49.2e12, 1), 7200, devices("TPU v3", 2, 2))
+    lines = estimate_lines(cost, 7200, devices("TPU v3", "tpu", *"aabb"))
     assert lines[0].endswith("7,200 steps of 49,200.0 GFLOP, on 2 chips of 123 TFLOP/s:")
     assert lines[1].strip() == "at 20% of peak: 1,000.0 ms per step, 2 h 00 min, 4.0 chip-hours"
-    kind = "NVIDIA H100 80GB HBM3"
-    gpus = [SimpleNamespace(device_kind=kind, platform="gpu", id=i) for i in range(8)]
-    assert "on 8 chips of 989 TFLOP/s" in estimate_lines(StepCost(1e12, 1), 10, gpus)[0]
-
-
-def test_what_is_not_known_is_not_estimated():
-    """Catches a CPU's time by the peak of another device, and a crash for a task without costs."""
-    cpu, gpu = ([SimpleNamespace(device_kind=k, platform=k, id=0)] for k in ("cpu", "gpu"))
-    assert estimate_lines(StepCost(1e12, 1), 10, cpu) == []
-    (line,) = estimate_lines(StepCost(1e12, 1), 10, gpu)
+    gpus = devices("NVIDIA H100 80GB HBM3", "gpu", *"aaaaaaaa")
+    assert "on 8 chips of 989 TFLOP/s" in estimate_lines(cost, 10, gpus)[0]
+    assert estimate_lines(cost, 10, devices("cpu", "cpu", "a")) == []
+    (line,) = estimate_lines(cost, 10, devices("gpu", "gpu", "a"))
     assert line == "estimate    none, as the peak of gpu is not known"
-    (line,) = estimate_lines(None, 10, devices("TPU v4", 1, 1))
+    (line,) = estimate_lines(None, 10, devices("TPU v4", "tpu", "a"))
     assert line == "estimate    none, as what a step costs is not known"
 
 

@@ -1,6 +1,7 @@
-"""The train step on fake losses, and a tiny model that must learn to copy."""
+"""The train step on fake losses; batches made ahead."""
 
 import functools
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -8,19 +9,10 @@ import numpy as np
 import optax
 import pytest
 
-from tests.helpers.tiny_models import make_batch, sentence, tiny_model
+from tests.helpers.scripts import HANGS
 from transformer.checkpoint.train_state import TrainState
-from transformer.config import OptimizerConfig
-from transformer.evaluation.loss import make_eval_step
-from transformer.model.loss import cross_entropy, make_loss_fn
-from transformer.training.optimizer import make_optimizer
-from transformer.training.steps import init_state, make_train_step
-
-
-def copying_batch(rng, num_rows, length):
-    """Rows of one sentence that is its own translation."""
-    sentences = [sentence(rng, rng.integers(2, length + 1)) for _ in range(num_rows)]
-    return make_batch([[(ids, ids)] for ids in sentences], length, length)
+from transformer.model.loss import cross_entropy
+from transformer.training.steps import make_train_step, prefetch
 
 
 def linear_loss_fn(params, batch, rng):
@@ -110,48 +102,25 @@ def test_a_batch_of_padding_alone_moves_nothing():
     assert new.params == 1 and sums["gradient_norm"] == 0
 
 
-@pytest.mark.long
-def test_copying_is_learned():
-    """Catches a model or step that cannot learn: positions, attention and decoder must all work."""
-    rng = np.random.default_rng(0)
-    length = 6
-    model = tiny_model(d_model=32, d_ff=64, num_layers=1, dropout_rate=0.1)
-    config = OptimizerConfig(warmup_steps=60, peak_learning_rate=0.01)
-    optimizer, loss_fn = make_optimizer(config, 32), make_loss_fn(model, 0.1)
-    train_step = jax.jit(make_train_step(loss_fn, optimizer, 0), donate_argnums=0)
-    state = jax.jit(lambda batch: init_state(model, optimizer, batch, 0))(
-        copying_batch(rng, 1, length)
-    )
-    eval_step, test = jax.jit(make_eval_step(loss_fn)), copying_batch(rng, 32, length)
-    before = eval_step(state.params, test)
-    for _ in range(300):
-        state, _ = train_step(state, copying_batch(rng, 64, length))
-    after = eval_step(state.params, test)
-    assert before["nll"] / before["tokens"] > 1.5
-    assert after["nll"] / after["tokens"] < 0.3
-
-
-def root_loss_fn(params, batch, rng):
-    """A loss that is finite at 0, where its gradient is not."""
-    loss = jnp.sqrt(params) * batch.sum()
-    return loss, {"loss": loss, "tokens": batch.sum()}
-
-
 def test_update_with_an_infinite_gradient_is_skipped():
-    """Catches a step that checks its loss alone."""
+    """Catches a step that checks its loss alone: this one is finite at 0, its gradient is not."""
+
+    def loss_fn(params, batch, rng):
+        loss = jnp.sqrt(params) * batch.sum()
+        return loss, {"loss": loss, "tokens": batch.sum()}
+
     optimizer = optax.sgd(0.1)
     state = TrainState(np.int32(0), np.float32(0), optimizer.init(np.float32(0)))
-    after, sums = jax.jit(make_train_step(root_loss_fn, optimizer, 0))(state, np.ones(2))
+    after, sums = jax.jit(make_train_step(loss_fn, optimizer, 0))(state, np.ones(2))
     assert after.params == 0 and sums["skipped"] == 1
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_update_that_is_not_finite_is_skipped_and_counted(bad, batch):
+def test_update_that_is_not_finite_is_skipped_and_counted(batch):
     """Catches one bad batch that makes all parameters NaN, and sums that pass it on."""
     params, optimizer = np.ones((3, 7), np.float32), optax.adam(0.1)
     state = TrainState(np.int32(4), params, optimizer.init(params))
     train_step = jax.jit(make_train_step(linear_loss_fn, optimizer, 0))
-    spoilt = batch | {"x": np.where(batch["x"] == batch["x"][0, 0, 0], bad, batch["x"])}
+    spoilt = batch | {"x": np.where(batch["x"] == batch["x"][0, 0, 0], np.nan, batch["x"])}
     after, sums = train_step(state, spoilt)
     jax.tree.map(np.testing.assert_array_equal, after, state.replace(step=5))
     assert float(sums.pop("skipped")) == 1
@@ -169,3 +138,42 @@ def test_every_replica_draws_for_itself():
     state = TrainState(np.int32(0), params, optimizer.init(params))
     one, three = (step(state, {"weight": np.ones((n, 4))})[1]["draw"][0] for n in (1, 3))
     assert abs(three - 3 * one) > 0.01
+
+
+# ---- batches that are made ahead
+
+
+def test_order_is_kept_and_work_is_done_ahead_by_another_thread():
+    """Catches a loop that makes each batch only when the device has come to ask for it, and a
+    thread that fills the memory with an epoch."""
+    made, threads, three_made = [], set(), threading.Event()
+
+    def make(step):
+        made.append(step)
+        threads.add(threading.get_ident())
+        if len(made) == 3:  # the first, and two ahead
+            three_made.set()
+        return step * 10
+
+    results = prefetch(make, range(5, 12), num_ahead=2)
+    assert next(results) == 50
+    assert three_made.wait(HANGS)
+    assert next(results) == 60 and len(made) <= 4
+    assert list(results) == [70, 80, 90, 100, 110] and made == list(range(5, 12))
+    assert threading.get_ident() not in threads
+    assert list(prefetch(str, range(1), num_ahead=4)) == ["0"]  # fewer than are made ahead
+    assert list(prefetch(str, range(0))) == []
+
+
+def test_error_comes_where_its_batch_would_have_come():
+    """Catches a thread that dies in silence and leaves the loop waiting for ever."""
+
+    def make(step):
+        if step == 2:
+            raise ValueError("step 2")
+        return step
+
+    results = prefetch(make, range(5))
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(ValueError, match="step 2"):
+        next(results)

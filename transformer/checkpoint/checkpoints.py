@@ -40,11 +40,10 @@ BASE_FILE = "base.json"  # in the work directory of adapters: which parameters t
 
 
 class Loaded(NamedTuple):
-    """Parameters by the name of a checkpoint.
+    """Parameters that were loaded by the name of a checkpoint.
 
-    name: what was loaded, as shown to users: "best (1200)", "1200" or "mean of 5 (1000 to 1200)".
-    step: its step, of a mean the newest. num_averaged: number of checkpoints in the mean, or 1.
-    about: what the step holds beside arrays, see `about.make_about`.
+    name: as users see it: "best (1200)", "1200" or "mean of 5 (1000 to 1200)". step: of a mean the
+    newest. num_averaged: checkpoints in the mean, or 1. about: as `about.make_about` returns it.
     """
 
     name: str
@@ -128,10 +127,7 @@ class Checkpoints:
         return self._read(step, {})["about"]
 
     def restore(self, like: TrainState) -> TrainState:
-        """Restores the newest intact step, with the shardings of `like`.
-
-        Raises ValueError if none is intact.
-        """
+        """Restores the newest intact step, with the shardings of `like`; ValueError if none is."""
         params, rest = like.split()
 
         def read(step: int) -> TrainState:
@@ -143,10 +139,7 @@ class Checkpoints:
         return state
 
     def restore_params(self, step: int) -> Params:
-        """Returns the parameters of a step as numpy arrays, whatever devices wrote them.
-
-        Raises whatever Orbax does if they are damaged, or ValueError.
-        """
+        """Returns the parameters of a step as numpy arrays, whatever devices wrote them."""
         if not self._abstract_params:  # reading it takes as long as the parameters
             tree = self._manager.item_metadata(step)["params"].tree
             device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
@@ -292,41 +285,29 @@ def load_default(workdir: WorkDir) -> Loaded:
     return load_checkpoint(workdir, workdir.load_config(), "default")
 
 
-def choose_base(workdir: WorkDir, init_from: str) -> Params:
-    """Loads the parameters of the run `init_from`, and notes in `workdir` that it adapts them."""
-    base = WorkDir(init_from)
-    loaded = load_default(base)
-    about = {
-        "base": str(storage.absolute(base.path)),
-        "checkpoint": loaded.name,
-        "checksum": _checksum(loaded.params),
-    }
-    if workdir.writes:
-        storage.write_atomically(workdir / BASE_FILE, json.dumps(about, indent=2) + "\n")
-    return loaded.params
-
-
-def load_base(workdir: WorkDir) -> Params:
+def load_base(workdir: WorkDir, init_from: str = "") -> Params:
     """Loads the parameters that the adapters in `workdir` adapt.
 
-    Raises ValueError if the base is not where it was, or is no longer what it was.
+    init_from: the run whose parameters they adapt from now on, which is noted; "": the run that was
+    noted. Raises ValueError if that is not where it was, or is no longer what it was.
     """
     file = workdir / BASE_FILE
-    about = json.loads(file.read_text(encoding="utf-8"))
-    base = WorkDir(about["base"])
-    if not base.has_run:
+    noted = {} if init_from else json.loads(file.read_text(encoding="utf-8"))
+    base = WorkDir(init_from or noted["base"])
+    if noted and not base.has_run:
         raise ValueError(
             f"{workdir.path} holds adapters of the run {base.path}, which is not there; put it "
             f'back, or name its new folder as "base" in {file}.'
         )
     loaded = load_default(base)
-    if _checksum(loaded.params) != about["checksum"]:
+    checksum = zlib.crc32(np.array(fingerprints(loaded.params), np.uint32).tobytes())
+    if noted and checksum != noted["checksum"]:
         raise ValueError(
-            f"{workdir.path} holds adapters of {about['checkpoint']} of {base.path}, whose default "
+            f"{workdir.path} holds adapters of {noted['checkpoint']} of {base.path}, whose default "
             f"checkpoint is now {loaded.name} with other parameters; put back the former one."
         )
+    if init_from and workdir.writes:
+        path = str(storage.absolute(base.path))
+        note = {"base": path, "checkpoint": loaded.name, "checksum": checksum}
+        storage.write_atomically(file, json.dumps(note, indent=2) + "\n")
     return loaded.params
-
-
-def _checksum(params: Params) -> int:
-    return zlib.crc32(np.array(fingerprints(params), np.uint32).tobytes())

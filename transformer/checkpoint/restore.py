@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import jax
@@ -207,11 +208,8 @@ def smallest_batch(config: Config, labels: Labels) -> tuple[np.ndarray, ...]:
 
 def abstract_params(model: nn.Module, batch: tuple[np.ndarray, ...]) -> Params:
     """Returns the shapes and types of a model's parameters, without computing any."""
-
-    def init(batch: tuple[np.ndarray, ...]) -> Params:
-        return model.init(jax.random.PRNGKey(0), batch, deterministic=True)["params"]
-
-    return jax.eval_shape(init, batch)
+    init = partial(model.init, deterministic=True)
+    return jax.eval_shape(init, jax.random.key(0), batch)["params"]
 
 
 def check_shapes(model: nn.Module, batch: tuple[np.ndarray, ...], params: Params) -> None:

@@ -101,8 +101,9 @@ def parse(kind: type[F], argv: Sequence[str], words: Sequence[str] = ()) -> Comm
     flags, as ("FOLDER", "[NAME]"). Raises ValueError, in one sentence.
     """
     flags = flags_of(kind)
-    settings = {f"config.{each.name}": each.type for each in Config.settings() if "config" in flags}
-    types = {name: known.type for name, known in flags.items()} | settings
+    known = Config.settings() if "config" in flags else ()
+    settings = {f"config.{each.name}": each.type for each in known}
+    types = {name: flag.type for name, flag in flags.items()} | settings
     given, rest = _split(argv[1:], types)
     files = [text for name, text in given if name == "config"]
     if len(files) > 1:
@@ -110,12 +111,16 @@ def parse(kind: type[F], argv: Sequence[str], words: Sequence[str] = ()) -> Comm
     values: dict[str, Any] = {}
     for name, text in given:
         declared = flags.get(name)
-        values[name] = _value(name, text, types[name], declared.choices if declared else ())
+        choices = declared.choices if declared else ()
+        expected = f"one of {', '.join(choices)}" if choices else EXPECTED[types[name]]
+        values[name] = _value(text, types[name])
+        if values[name] is None or (choices and text not in choices):
+            raise ValueError(f"--{name} must be {expected}, not '{text}'.")
         if declared and text == "" and declared.default is not None:
             raise ValueError(f"--{name} needs a value: --{name}=…")
-    found = kind(**{name: values[name] for name in flags if name in values})
-    is_told = found.help or found.version
-    if not is_told and not sum("[" not in w for w in words) <= len(rest) <= len(words):
+    made = kind(**{name: values[name] for name in flags if name in values})
+    is_right_number = sum("[" not in word for word in words) <= len(rest) <= len(words)
+    if not (made.help or made.version or is_right_number):
         expected = " ".join(words) or "only --flags"
         raise ValueError(f"this command takes {expected}, not '{' '.join(rest)}'; see --help.")
     for path in filter(None, values.get("register", "").split(",")):
@@ -124,7 +129,7 @@ def parse(kind: type[F], argv: Sequence[str], words: Sequence[str] = ()) -> Comm
         with explaining_errors(path):
             run_file(path)
     changes = {name.removeprefix("config."): values[name] for name in settings if name in values}
-    return CommandLine(found, rest, changes)
+    return CommandLine(made, rest, changes)
 
 
 def _split(
@@ -151,16 +156,12 @@ def _split(
     return given, rest
 
 
-def _value(name: str, text: str, kind: type, choices: Sequence[str]) -> Any:
-    """Returns the value that a text stands for; raises ValueError if it stands for none."""
-    expected = f"one of {', '.join(choices)}" if choices else EXPECTED[kind]
+def _value(text: str, kind: type) -> Any:
+    """Returns the value that a text stands for, None if it stands for none."""
     try:
-        value = TRUTH[text.lower()] if kind is bool else kind(text)
+        return TRUTH[text.lower()] if kind is bool else kind(text)
     except (KeyError, ValueError):
-        value = None
-    if value is None or (choices and value not in choices):
-        raise ValueError(f"--{name} must be {expected}, not '{text}'.")
-    return value
+        return None
 
 
 def _nearest(name: str, known: Collection[str]) -> str:

@@ -10,10 +10,9 @@
 no sense, and `help_lines` prints them. A flag is given if its value is not its default.
 """
 
-import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from transformer.config.python_files import DEFAULT_CONFIG
 from transformer.data.files import text as text_files
@@ -28,18 +27,18 @@ LARGEST = 2**31 - 1  # as of the settings: a seed or a length beyond it is no in
 class Flag:
     """A flag of the command line.
 
-    type: str, int, float or bool. choices: what its value may be; empty: anything of its type.
-    metavar: what its value is, as FILE. needs: one of these flags has to be given too. excludes:
+    type: str, int, float or bool. metavar: what its value is, as FILE. choices: what it may be;
+    empty: anything of its type. needs: one of these flags has to be given too. excludes:
     {flag it cannot be used with: why}. tasks: of the runs on which it has an effect; empty: of all.
     is_input_file: whether its file has to exist, or be - for standard input.
     """
 
     name: str
     type: type
-    choices: Sequence[str]
     default: Any
     help: str
     metavar: str = ""
+    choices: Sequence[str] = ()
     needs: Sequence[str] = ()
     excludes: Mapping[str, str] = field(default_factory=dict)
     tasks: Sequence[str] = ()
@@ -86,29 +85,31 @@ class CommonFlags:
     version: bool = flag(False, "Print the versions of this package and of Python, and stop.")
 
 
+@dataclass(frozen=True)
+class HostFlags(CommonFlags):
+    """How one of several processes finds the others; none is needed where JAX knows the cluster."""
+
+    coordinator: str = flag(
+        "", "Address of process 0; not needed on TPU slices, Slurm and Open MPI.", "HOST:PORT"
+    )
+    num_processes: int = flag(0, "Number of processes in all; 0: not given.", "N")
+    process_id: int = flag(-1, "Index of this process, from 0; -1: not given.", "N")
+
+
 def flags_of(kind: type) -> dict[str, Flag]:
     """Returns the flags that a dataclass declares, by name; those that it inherits come last."""
     hints = get_type_hints(kind)
+    types = {
+        name: next(iter(get_args(hint)), hint) for name, hint in hints.items()
+    }  # of int | None
     own_first = sorted(fields(kind), key=lambda each: each.name not in kind.__annotations__)
-    return {
-        each.name: Flag(
-            each.name, *_type_and_choices(hints[each.name]), each.default, **each.metadata
-        )
-        for each in own_first
-    }
-
-
-def _type_and_choices(hint: Any) -> tuple[type, Sequence[str]]:
-    """Reads a type hint: `int | None` -> (int, ()), `Literal["a"]` -> (str, ("a",))."""
-    if get_origin(hint) is types.UnionType or type(None) in get_args(hint):
-        (hint,) = (option for option in get_args(hint) if option is not type(None))
-    return (str, get_args(hint)) if get_origin(hint) is Literal else (hint, ())
+    return {f.name: Flag(f.name, types[f.name], f.default, **f.metadata) for f in own_first}
 
 
 def given_flags(flags: Any) -> dict[str, Any]:
     """Returns {name: value} of the flags whose value is not their default."""
-    known = flags_of(type(flags)).values()
-    return {f.name: getattr(flags, f.name) for f in known if getattr(flags, f.name) != f.default}
+    values = {each.name: (getattr(flags, each.name), each.default) for each in fields(flags)}
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 def check_flags(flags: Any, task: str = "") -> None:
@@ -119,41 +120,34 @@ def check_flags(flags: Any, task: str = "") -> None:
     known, given = flags_of(type(flags)), given_flags(flags)
     for name, value in given.items():
         rules = known[name]
-        if not rules.fits(task):
-            raise ValueError(
-                f"--{name} has no effect on a run of {task}: leave it out (it is for a run of "
-                f"{' or '.join(rules.tasks)})."
-            )
-        if rules.at_least is not None and value < rules.at_least:
-            raise ValueError(f"--{name} must be at least {rules.at_least}, not {value}.")
-        if type(value) is int and value > rules.at_most:
-            raise ValueError(f"--{name} must be at most {rules.at_most:,}, not {value}.")
         needed = [known[other] for other in rules.needs if known[other].fits(task)]
-        if needed and not any(other.name in given for other in needed):
-            usages = " or ".join(other.usage for other in needed)
-            raise ValueError(f"--{name} needs {usages}: add that, or leave out --{name}.")
-        for other, reason in rules.excludes.items():
-            if other in given:
-                raise ValueError(f"--{name} cannot be used with --{other}: {reason}.")
-    _check_input_files(flags)
-
-
-def _check_input_files(flags: Any) -> None:
-    """Raises ValueError if a file to read does not exist, or several are standard input."""
-    files = input_files(flags)
-    for name, path in files:
-        if path != "-" and not text_files.is_readable(path):
-            raise ValueError(f"--{name} must be a file (or -); {path} does not exist.")
-    if [path for _, path in files].count("-") > 1:
-        names = ", ".join(f"--{name}" for name in dict(files))
+        usages = " or ".join(other.usage for other in needed)
+        other = next((other for other in rules.excludes if other in given), "")
+        mistakes = {
+            f"has no effect on a run of {task}: leave it out (it is for a run of "
+            f"{' or '.join(rules.tasks)})": not rules.fits(task),
+            f"must be at least {rules.at_least}, not {value}": (
+                rules.at_least is not None and value < rules.at_least
+            ),
+            f"must be at most {rules.at_most:,}, not {value}": (
+                type(value) is int and value > rules.at_most
+            ),
+            f"needs {usages}: add that, or leave out --{name}": (
+                needed and not any(each.name in given for each in needed)
+            ),
+            f"cannot be used with --{other}: {rules.excludes.get(other)}": other,
+        }
+        for sentence, is_made in mistakes.items():
+            if is_made:
+                raise ValueError(f"--{name} {sentence}.")
+    inputs = {name: given[name] for name in given if known[name].is_input_file}
+    for name, paths in inputs.items():
+        for path in split_files(paths):
+            if path != "-" and not text_files.is_readable(path):
+                raise ValueError(f"--{name} must be a file (or -); {path} does not exist.")
+    if [*inputs.values()].count("-") > 1:
+        names = ", ".join(f"--{name}" for name in inputs)
         raise ValueError(f"only one of {names} can be - (standard input).")
-
-
-def input_files(flags: Any) -> list[tuple[str, str]]:
-    """Returns (name, path) for each file that a flag that was given names for reading."""
-    known, given = flags_of(type(flags)), given_flags(flags)
-    files = {name: text for name, text in given.items() if known[name].is_input_file}
-    return [(name, path) for name, text in files.items() for path in split_files(text)]
 
 
 def split_files(text: str, is_there: Callable[[str], bool] = text_files.is_readable) -> list[str]:

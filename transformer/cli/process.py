@@ -1,4 +1,4 @@
-"""How a command ends: a mistake becomes one line on standard error, and every end an exit code."""
+"""How a command begins, joins other hosts and ends: with an exit code, a mistake with one line."""
 
 import contextlib
 import faulthandler
@@ -7,20 +7,23 @@ import logging
 import os
 import re
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from transformer.console import escaped, live_line, say, showing_phases
+import transformer
+from transformer.cli.flags import HostFlags
+from transformer.config import Config
+from transformer.console import be_quiet, escaped, live_line, phase, say, showing_phases
+from transformer.data.workers import num_cores
 from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT, ResumableError
 from transformer.files.reading import reason_of
-from transformer.parallel.stopping import (
-    Interruption,
-    end_on_signals,
-    ignore_signals,
-)
+from transformer.parallel.stopping import Interruption, end_on_signals, ignore_signals
+from transformer.registry import task_kind
 
+MARGIN = 30  # seconds after which JAX gives up later than we do
 CLOUD_LIBRARIES = ("gcsfs", "google", "aiohttp")  # whose errors are those of gs://
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
 
@@ -35,7 +38,7 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
         sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
     hear_errors_once()
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
-    sys.excepthook = _show_defect
+    sys.excepthook = show_defect
     with contextlib.suppress(RuntimeError, OSError, ValueError):  # there is no standard error
         faulthandler.enable()
     live_line().has_stamps = True
@@ -51,11 +54,10 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
     sys.exit(code)
 
 
-def _show_defect(*error: Any) -> None:
+def show_defect(*error: Any) -> None:
     """Prints the traceback of an error that nothing explains."""
-    text = escaped("".join(traceback.format_exception(*error)))
     if sys.stderr:
-        sys.stderr.write(text)
+        sys.stderr.write(escaped("".join(traceback.format_exception(error[1]))))
 
 
 def hear_errors_once() -> None:
@@ -66,10 +68,10 @@ def hear_errors_once() -> None:
     """
 
     def is_news(record: logging.LogRecord) -> bool:
-        is_raised = record.name in ("asyncio", "gcsfs") or "orbax" in record.pathname
-        is_raised |= bool(record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
         record.msg, record.args = escaped(record.getMessage()), ()
-        return not (record.exc_info and is_raised)
+        is_raised = record.name in ("asyncio", "gcsfs") or "orbax" in record.pathname
+        error = record.exc_info and record.exc_info[1]
+        return not error or not (is_raised or isinstance(error, KeyboardInterrupt))
 
     def show(unraisable: "sys.UnraisableHookArgs") -> None:
         code = getattr(unraisable.object, "cr_code", None)  # of a coroutine that was dropped
@@ -82,6 +84,51 @@ def hear_errors_once() -> None:
     handler.addFilter(is_news)
     logging.getLogger().addHandler(handler)
     sys.unraisablehook = show
+
+
+def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
+    """Turns the cache of compiled programs on and joins the other hosts, if there are any.
+
+    evaluated: the run whose model is used; each core of a CPU computes a small one by itself.
+    Returns whether this is the first host, which alone speaks. The process ends with the exit code
+    RESUMABLE if the others do not start in time. Raises ValueError if they run different programs.
+    """
+    import jax  # late: wrong flags need not wait for it
+
+    from transformer.model.costs import fits_a_core
+    from transformer.parallel import compile_cache, devices, hosts
+
+    compile_cache.turn_on(say)
+    if evaluated and task_kind(evaluated.task) == "translation" and fits_a_core(evaluated.model):
+        devices.use_cores_as_devices(num_cores())
+    who = "all other hosts"
+    if flags.coordinator:
+        who = f"all of {flags.num_processes} hosts at {flags.coordinator}"
+
+    def give_up() -> None:  # in a thread, as JAX waits in C++ and would abort the process
+        say(
+            f"error: not {who} came within {hosts.WAIT_SECONDS} s; start the same command on every "
+            f"host, and see that they reach each other.",
+            on_every_host=True,
+        )
+        os._exit(RESUMABLE)
+
+    timer = threading.Timer(hosts.WAIT_SECONDS, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        with phase(f"waiting for {who}") if flags.coordinator else contextlib.nullcontext():
+            given = flags.coordinator, flags.num_processes, flags.process_id
+            is_first = hosts.connect(*given, wait_seconds=hosts.WAIT_SECONDS + MARGIN)
+    finally:
+        timer.cancel()
+    if not is_first:
+        be_quiet()
+    versions = f"{transformer.__version__} {jax.__version__}"
+    hosts.check_same("their versions of this package or of JAX", versions.encode)
+    if evaluated:
+        devices.check_accelerator(say)
+    return is_first
 
 
 def run_guarded(work: Callable[[], int]) -> int:
@@ -158,17 +205,13 @@ def explain_error(error: Exception) -> tuple[str, int]:
     if not jax or not isinstance(error, jax.errors.JaxRuntimeError):
         raise error
     if "RESOURCE_EXHAUSTED" in reason:
-        return (
+        text = (
             f"The memory of a device is not enough ({reason}). To train, raise "
-            f"training.accumulate_steps or lower training.batch_tokens, set remat=True, or share "
-            f"the parameters with mesh.fsdp; to translate, lower decoding.batch_size or "
-            f"decoding.beam_size.",
-            WRONG_INPUT,
+            f"training.accumulate_steps, set remat=True or share the parameters with mesh.fsdp; to "
+            f"translate, lower decoding.batch_size or decoding.beam_size."
         )
+        return text, WRONG_INPUT
     if jax.process_count() > 1 and LOST_HOST.search(reason):
-        return (
-            f"Another host has stopped or cannot be reached ({reason}). Start the same command on "
-            f"every host again: a run continues from its last checkpoint.",
-            RESUMABLE,
-        )
+        text = f"Another host has stopped or cannot be reached ({reason}). Start the same command "
+        return f"{text}on every host again: a run continues from its last checkpoint.", RESUMABLE
     raise error

@@ -110,11 +110,10 @@ class Config(Settings):
 
         A value that is not the default is followed by the default.
         """
-        values = self.values()
-        lines = []
+        lines, values = [], self.values()
         for known in self.settings():
-            value, default = values[known.name], known.default
-            note = f"  # default: {default!r}" if value != default else ""
+            is_changed = (value := values[known.name]) != known.default
+            note = f"  # default: {known.default!r}" * is_changed
             lines.append(f"config.{known.name} = {value!r}{note}")
         return "\n".join(lines)
 
@@ -142,9 +141,5 @@ class Config(Settings):
 
     def differences(self, other: "Config") -> dict[str, tuple[Any, Any]]:
         """Returns {name: (value here, value in `other`)} of the settings that differ."""
-        values = other.values()
-        return {
-            name: (value, values[name])
-            for name, value in self.values().items()
-            if value != values[name]
-        }
+        there = other.values()
+        return {n: (here, there[n]) for n, here in self.values().items() if here != there[n]}

@@ -20,33 +20,28 @@ NO_PATH = re.compile(r"(?!gs:)\w+:|embedded([@#]|$)|$")  # tfds:NAME, sklearn:di
 WEIGHT_AND_TAG = re.compile(r"(@[\d.]+)?(#[^/]*)?$")  # of a corpus
 SPEED_ONLY = {"resumable": True, "changes_result": False}  # facts of a setting
 LARGEST = 2**31 - 1  # steps, lengths and ids are int32
-SYNONYMS = {  # what others call a setting, or a value of one: what it is here
-    "batch_size": "training.batch_tokens",
-    "max_tokens": "training.batch_tokens",
-    "max_steps": "training.num_train_steps",
-    "epochs": "training.num_train_steps",
-    "lr": "optimizer.peak_learning_rate",
-    "learning_rate": "optimizer.peak_learning_rate",
-    "warmup": "optimizer.warmup_steps",
-    "dropout": "model.dropout_rate",
-    "num_encoder_layers": "model.num_layers",
-    "encoder_layers": "model.num_layers",
-    "decoder_layers": "model.num_decoder_layers",
-    "hidden_size": "model.d_model",
-    "embed_dim": "model.d_model",
-    "ffn": "model.feed_forward",
-    "ffn_dim": "model.d_ff",
-    "intermediate_size": "model.d_ff",
-    "max_length": "data.row_length",
-    "rope": "model.positions=rotary",
-    "silu": "model.activation=swish",
-    "swiglu": "model.feed_forward=gated and model.activation=swish",
-    "geglu": "model.feed_forward=gated and model.activation=gelu",
-    "rmsnorm": "model.norm_type=rms_norm",
-    "adamw": "optimizer.name=adam and optimizer.weight_decay",
-    "bpe": "tokenizer.kind=sentencepiece",
-    "bf16": "model.dtype=bfloat16",
+OTHER_NAMES = {  # a setting, or a value of one: what others call it
+    "training.batch_tokens": "batch_size max_tokens",
+    "training.num_train_steps": "max_steps epochs",
+    "optimizer.peak_learning_rate": "lr learning_rate",
+    "optimizer.warmup_steps": "warmup",
+    "model.dropout_rate": "dropout",
+    "model.num_layers": "num_encoder_layers encoder_layers",
+    "model.num_decoder_layers": "decoder_layers",
+    "model.d_model": "hidden_size embed_dim",
+    "model.feed_forward": "ffn",
+    "model.d_ff": "ffn_dim intermediate_size",
+    "data.row_length": "max_length",
+    "model.positions=rotary": "rope",
+    "model.activation=swish": "silu",
+    "model.feed_forward=gated and model.activation=swish": "swiglu",
+    "model.feed_forward=gated and model.activation=gelu": "geglu",
+    "model.norm_type=rms_norm": "rmsnorm",
+    "optimizer.name=adam and optimizer.weight_decay": "adamw",
+    "tokenizer.kind=sentencepiece": "bpe",
+    "model.dtype=bfloat16": "bf16",
 }
+SYNONYMS = {name: meant for meant, names in OTHER_NAMES.items() for name in names.split()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -203,15 +198,12 @@ class Settings:
     @functools.cache
     def _declared(cls) -> dict[str, Setting | type["Settings"]]:
         """Returns {field: what is stated about it, or the group that it is}."""
-        types, fields = get_type_hints(cls), dataclasses.fields(cls)
-        return {
-            field.name: Setting(
-                name=cls._full_name(field.name), type=types[field.name], **field.metadata
-            )
-            if field.metadata
-            else types[field.name]
-            for field in fields
-        }
+        declared = get_type_hints(cls)
+        for field in dataclasses.fields(cls):
+            if field.metadata:
+                facts = {"name": cls._full_name(field.name), "type": declared[field.name]}
+                declared[field.name] = Setting(**facts, **field.metadata)
+        return declared
 
     @classmethod
     def settings(cls) -> Iterator[Setting]:

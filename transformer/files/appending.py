@@ -49,9 +49,10 @@ class GrowingFiles:
                 say(f"warning: {failure}; it is tried again with the next lines")
         self._failure = failure
 
-    def add(self, name: str, text: str) -> None:
-        """Keeps text for the next `flush`."""
-        self._pending[name] = self._pending.get(name, b"") + text.encode()
+    def add(self, name: str, content: str | bytes) -> None:
+        """Keeps text or bytes for the next `flush`."""
+        data = content.encode() if isinstance(content, str) else content
+        self._pending[name] = self._pending.get(name, b"") + data
 
     def flush(self, *names: str) -> None:
         """Writes what was added to the files of these names, or to all.

@@ -43,23 +43,27 @@ class EncoderPredictor(Predictor):
         """Returns an answer for each row of a batch, [B, …]."""
         raise NotImplementedError
 
-    def _answers(
-        self, batches: Iterator[tuple[np.ndarray, Any]]
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    def _answers(self, batches: Iterator[tuple[np.ndarray, Any]]) -> Iterator[tuple[int, Any]]:
         """Yields (index, answer) of each example; batches: (indices [B], -1 for none; B rows)."""
         given = ((indices, self._compiled(self._params, batch)) for indices, batch in batches)
         return self._each_row(one_behind(given))
 
     def _sentence_batches(self, source: Ragged) -> Iterator[tuple[np.ndarray, Batch]]:
-        """Yields (indices [B] of the sentences, -1 for an empty row; one sentence per row, T = 1).
-
-        Sentences longer than `data.row_length` tokens are cut and counted.
-        """
+        """Yields batches for `_answers`, one sentence per row, T = 1; counts those that are cut."""
         longest, size = self.config.data.row_length, self.config.decoding.batch_size
         for indices, bucket in plan_batches(source.lengths, longest, size):
             inputs, lengths, num_truncated = fill_inputs(source, indices[0], bucket)
             self.num_truncated += num_truncated
             yield indices[0], Batch.from_arrays(inputs, input_lengths=lengths)
+
+    def answers(self, lines: list[str], *, jsonl: bool = False) -> list[str]:
+        """Returns the answer to each line; with `jsonl` it is JSON that holds more."""
+        answers = self._answer(lines)
+        return [json.dumps(all, ensure_ascii=False) if jsonl else text for text, all in answers]
+
+    def _answer(self, lines: list[str]) -> list[tuple[str, dict[str, Any]]]:
+        """Returns (text, record) of what is answered to each line."""
+        raise NotImplementedError
 
 
 @dataclass
@@ -96,49 +100,37 @@ class Classifier(EncoderPredictor):
         longer than `data.row_length` tokens are truncated and counted in `num_truncated`. Raises
         ValueError for a single str and for images of another shape or range.
         """
-        is_image = task_kind(self.config.task) == "images"
-        if not is_image:
-            check_texts(examples, "classify")
-        batches: Any = self._image_batches if is_image else self._text_batches
+        given: Any = examples
+        if task_kind(self.config.task) == "images":
+            batches: Any = self._image_batches(given)
+        else:
+            check_texts(given, "classify")
+            encoded = encode_texts(self.tokenizer, given, self.config.model)
+            batches = self._sentence_batches(encoded)
         answers = np.zeros((len(examples), len(self.labels.names)), np.float32)
-        for index, probabilities in self._answers(batches(examples)):
+        for index, probabilities in self._answers(batches):
             answers[index] = probabilities
-        return [self._classification(row) for row in answers.astype(float)]
+        classes = []
+        for row in answers.astype(float).tolist():
+            by_name = dict(zip(self.labels.names, row, strict=True))
+            label = max(by_name, key=by_name.__getitem__)
+            classes.append(Classification(label, by_name[label], by_name))
+        return classes
 
-    def answers(self, lines: list[str], *, jsonl: bool = False) -> list[str]:
-        """Returns the class of each line, with `jsonl` the probabilities too."""
-        classes = self.classify(lines)
-        if not jsonl:
-            return [one.label for one in classes]
-        rows = ({"label": one.label, "probabilities": one.probabilities} for one in classes)
-        return [_json({"text": line} | row) for line, row in zip(lines, rows, strict=True)]
+    def _answer(self, lines: list[str]) -> list[tuple[str, dict[str, Any]]]:
+        return [
+            (one.label, {"text": line, "label": one.label, "probabilities": one.probabilities})
+            for line, one in zip(lines, self.classify(lines), strict=True)
+        ]
 
     def _apply(self, params: Params, batch: Batch | ImageBatch) -> jax.Array:
         """Returns probabilities [B, classes]."""
         logits: Any = self.model.apply({"params": params}, batch, deterministic=True)
         return jax.nn.softmax(logits[:, 0])
 
-    def _classification(self, probabilities: np.ndarray) -> Classification:
-        by_name = dict(zip(self.labels.names, probabilities.tolist(), strict=True))
-        label = max(by_name, key=by_name.__getitem__)
-        return Classification(label, by_name[label], by_name)
-
-    def _text_batches(self, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, Batch]]:
-        return self._sentence_batches(encode_texts(self.tokenizer, texts, self.config.model))
-
     def _image_batches(self, images: np.ndarray) -> Iterator[tuple[np.ndarray, ImageBatch]]:
-        """Yields (indices [B] of the images, -1 for an empty row; one image per row)."""
-        size = self.config.decoding.batch_size
-        patches = to_patches(self._check_images(images), self.config.data.patch_size)
-        for start in range(0, len(patches), size):
-            rows = patches[start : start + size]
-            indices = np.full(size, -1)
-            indices[: len(rows)] = np.arange(start, start + len(rows))
-            yield indices, fill_images(rows, np.zeros(len(rows), np.int32), size)
-
-    def _check_images(self, images: np.ndarray) -> np.ndarray:
-        """Returns images [N, height, width, channels] float32; ValueError if they do not fit."""
-        images = np.asarray(images, np.float32)
+        """Yields batches for `_answers`, one image per row; raises ValueError for unfit images."""
+        images, size = np.asarray(images, np.float32), self.config.decoding.batch_size
         if list(images.shape[1:]) == self.labels.image_shape[:2]:
             images = images[..., None]
         if list(images.shape[1:]) != self.labels.image_shape:
@@ -149,7 +141,12 @@ class Classifier(EncoderPredictor):
                 f"Images are numbers from 0 to 1, these go from {images.min():g} to "
                 f"{images.max():g}; divide those of bytes by 255."
             )
-        return images
+        patches = to_patches(images, self.config.data.patch_size)
+        for start in range(0, len(patches), size):
+            rows = patches[start : start + size]
+            indices = np.full(size, -1)
+            indices[: len(rows)] = np.arange(start, start + len(rows))
+            yield indices, fill_images(rows, np.zeros(len(rows), np.int32), size)
 
 
 class Tagger(EncoderPredictor):
@@ -179,22 +176,14 @@ class Tagger(EncoderPredictor):
             labels[index] = names + [NOT_SEEN] * (len(places) - len(names))
         return labels
 
-    def answers(self, lines: list[str], *, jsonl: bool = False) -> list[str]:
-        """Returns the labels of the words of each line, with `jsonl` the words too."""
-        labels = self.tag(lines)
-        if not jsonl:
-            return [" ".join(row) for row in labels]
-        pairs = zip(lines, labels, strict=True)
-        return [_json({"words": line.split(), "labels": row}) for line, row in pairs]
+    def _answer(self, lines: list[str]) -> list[tuple[str, dict[str, Any]]]:
+        rows = zip(lines, self.tag(lines), strict=True)
+        return [(" ".join(row), {"words": line.split(), "labels": row}) for line, row in rows]
 
     def _apply(self, params: Params, batch: Batch) -> jax.Array:
         """Returns the class of each position, [B, S]."""
         logits: Any = self.model.apply({"params": params}, batch, deterministic=True)
         return logits.argmax(-1)
-
-
-def _json(row: dict[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False)
 
 
 class TextEncoder(EncoderPredictor):

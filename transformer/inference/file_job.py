@@ -1,23 +1,23 @@
 """Answers each line of a text file: by its translation, its class or its continuation.
 
-A text is divided into chunks of lines: the unit of work, of order and of resuming. A chunk depends
-on the text alone, so that every host that reads the text finds the same chunks, and each host
-computes its share of them. Only the current chunk is in memory.
+A text is divided into chunks of lines: the unit of work, of order and of resuming. They depend on
+the text alone, so that all hosts have the same and share them. Only the current one is in memory.
 """
 
 import gzip
+import json
 import lzma
 import os
-import re
-import stat
+import shutil
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, nullcontext
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain, islice, repeat, zip_longest
+from itertools import chain, count, islice, repeat, zip_longest
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,15 +26,15 @@ import jax
 from transformer import console
 from transformer.console import Phase, format_seconds, phase, quantity, say
 from transformer.data.files.text import Lines, count_lines, open_lines
+from transformer.exit_codes import ResumableError
 from transformer.files import storage
-from transformer.inference import CHUNK_LINES
-from transformer.inference.resumable_output import ResumableFile
-from transformer.inference.translation import Translation, format_rows
+from transformer.files.parts import LOOK_EVERY, Parts, part_name
+from transformer.inference.translation import format_rows
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 
+CHUNK_LINES = 8192  # which are computed together and kept when a job is stopped
 FIRST_CHUNK_LINES = 64  # of a stream, whose reader should not wait long for the first line
-LINE_BREAKS = re.compile(r"[\n\r]")
 # By the suffix of the output; what several chunks become, one after another, is a valid file.
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": partial(gzip.compress, compresslevel=6, mtime=0),
@@ -47,22 +47,12 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
 
 @dataclass
 class Chunk:
-    """Consecutive lines of a text.
-
-    start: number of lines before them. companions: a target or a prefix per line.
-    fraction_read: of the bytes of the text, up to the end of the chunk; None if it is not known.
-    """
+    """Consecutive lines of a text behind `start` others; companions: their targets or prefixes."""
 
     number: int
     start: int
     lines: list[str]
     companions: list[str] | None = None
-    fraction_read: float | None = None
-
-    @property
-    def end(self) -> int:
-        """The number of lines before the next chunk."""
-        return self.start + len(self.lines)
 
     @cached_property
     def checksum(self) -> str:
@@ -72,56 +62,145 @@ class Chunk:
 
 
 def read_chunks(files: Sequence[Lines], sizes: Iterable[int]) -> Iterator[Chunk]:
-    """Yields the chunks of a text and reads each only when it is asked for.
+    """Yields the chunks of a text, an empty one if it is empty, and reads each when asked for it.
 
     files: the text and, if there are two, its companions, as many lines, else ValueError. sizes:
     the number of lines of the first, second, … chunk.
     """
-    rows, sizes = _pair_lines(files), iter(sizes)
-    number = start = 0
-    while chunk := list(islice(rows, next(sizes))):
-        texts, *others = (list(side) for side in zip(*chunk, strict=True))
-        yield Chunk(number, start, texts, others[0] if others else None, files[0].fraction_read)
-        number, start = number + 1, start + len(chunk)
+    rows, start = zip_longest(*files), 0
+    for number, size in enumerate(sizes):
+        chunk = list(islice(rows, size))
+        if not chunk and number > 0:
+            return
+        if any(None in row for row in chunk):
+            raise ValueError(f"{files[0].name} and {files[1].name} differ in length: pair them.")
+        yield Chunk(number, start, *([row[side] for row in chunk] for side in range(len(files))))
+        start += len(chunk)
 
 
-def stream_sizes(num_lines: int) -> Iterator[int]:
-    """Yields small sizes first, so that output appears soon: 64, 128, … up to `num_lines`."""
-    size = FIRST_CHUNK_LINES
-    while True:
-        yield min(size, num_lines)
-        size = min(2 * size, num_lines)
+def check_files(output: str, *files: str, may_replace: bool = True) -> None:
+    """Raises ValueError for an output that cannot be written, and for texts that do not pair.
+
+    output: a file, or "" for standard output. may_replace: whether it may be there already.
+    """
+    if output and not storage.is_remote(output):
+        real = os.path.realpath(output)
+        if os.path.isdir(real) or not os.path.isdir(os.path.dirname(real)):
+            raise ValueError(f"--output must be a file in a folder that exists, not {output}.")
+    for file in files if output else ():
+        local = os.path.expanduser(file)
+        are_there = os.path.exists(output) and os.path.exists(local)
+        if file == output or (are_there and os.path.samefile(output, local)):
+            raise ValueError(f"--output={output} is read, too, and would be lost: name another.")
+    if output and not may_replace:
+        file = ResumableFile(output, {})
+        if file.output.is_file() and not file.is_started:
+            raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
+    counts = [count_lines(path) for path in files] if len(files) > 1 else []
+    if None not in counts and len(set(counts)) > 1:
+        a, b = (f"{path} has {count} lines" for path, count in zip(files, counts, strict=True))
+        raise ValueError(f"{a} and {b}; they must pair.")
 
 
-def _pair_lines(files: Sequence[Lines]) -> Iterator[tuple[str, ...]]:
-    counts = [0] * len(files)
-    for row in zip_longest(*files):
-        counts = [n + (line is not None) for n, line in zip(counts, row, strict=True)]
-        if None not in row:
-            yield row
-    _check_equal([file.name for file in files], counts)
+class ResumableFile:
+    """A file that appears when all chunks of its job are finished.
 
+    Until then the chunks are parts in the folder OUTPUT.parts, named by their numbers and
+    checksums, so that a job that was stopped, or is shared by several hosts, does no chunk twice.
 
-def _check_equal(names: Sequence[str], counts: Sequence[int | None]) -> None:
-    """Raises ValueError with both numbers of lines if they differ."""
-    if len(set(counts)) > 1:
-        raise ValueError(
-            f"{names[0]} has {counts[0]} lines and {names[1]} has {counts[1]}; they must pair."
-        )
+    identity: {name: value} of what must be equal for a stopped job to be resumed.
+    """
+
+    def __init__(self, output: str, identity: dict[str, Any]) -> None:
+        output = output if storage.is_remote(output) else os.path.realpath(output)
+        self.output = storage.locate(output)
+        self.folder = self.output.with_name(self.output.name + ".parts")
+        self.parts, self._about = Parts(self.folder), self.folder / "about.json"
+        self._identity = json.loads(json.dumps(identity))
+
+    @property
+    def is_started(self) -> bool:
+        """Whether a job was stopped, or still runs, that writes this output."""
+        return self._about.is_file()
+
+    @contextmanager
+    def opened(self) -> Generator[dict[int, str]]:
+        """Opens the folder on all hosts; yields {number: checksum} of the chunks that it has.
+
+        It is removed at the end if there is no chunk in it. Raises ValueError if it is in use, of
+        another job, or another folder on another host.
+        """
+        is_first, lock = jax.process_index() == 0, nullcontext()
+        if is_first and not storage.is_remote(self.folder):
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            lock = storage.take_lock(self.folder / "lock", "--output")
+        with lock:
+            if is_first:
+                self._begin()
+            hosts.wait_for_all("the folder of the output")
+            hosts.check_same(
+                f"what they are to do, or in what they see in {self.folder}",
+                lambda: repr(
+                    (self._identity, self.is_started and self._about.read_bytes())
+                ).encode(),
+            )
+            try:
+                yield self.parts.finished()
+            finally:
+                if jax.process_count() == 1 and not self.parts.finished():
+                    self._remove()
+
+    def _begin(self) -> None:
+        before = json.loads(self._about.read_bytes()) if self.parts.finished() else self._identity
+        for name, now in self._identity.items():
+            then = before.get(name)
+            self.check(then == now, f"holds chunks made with {name} {then}, not {now}")
+        about = self._identity | {"started": time.strftime("%Y-%m-%d %H:%M:%S %Z")}
+        storage.write_atomically(self._about, json.dumps(about, indent=2))
+
+    def check(self, is_same: bool, difference: str) -> None:
+        """Raises ValueError, which says how it differs, if the folder is not of the same job."""
+        if not is_same:
+            raise ValueError(
+                f"{self.folder} {difference}: start with the same, name another --output, or "
+                f"delete the folder to begin anew."
+            )
+
+    def finish(self, wanted: dict[int, str], patience: float) -> None:
+        """Waits for the chunks of other hosts, joins all and removes them.
+
+        wanted: {number: checksum} of all chunks, in order, else ValueError. patience: seconds
+        without a new chunk after which the other hosts are given up (`ResumableError`).
+        """
+        if jax.process_index() == 0:
+            name = "waiting for the other hosts' chunks"
+            if missing := self.parts.wait_for(set(wanted), patience, name):
+                raise ResumableError(
+                    f"{quantity(len(missing), 'chunk')} of other hosts missing in {self.folder} "
+                    f"for {patience:.0f} s; start the same command on every host again."
+                )
+            self.check(self.parts.finished() == wanted, "belongs to a longer input")
+            with storage.open_atomically(self.output) as file:
+                for number, checksum in wanted.items():
+                    with (self.folder / part_name(number, checksum)).open("rb") as part:
+                        shutil.copyfileobj(part, file, 2**20)
+            self._remove()
+        while self.is_started:
+            time.sleep(LOOK_EVERY)
+
+    def _remove(self) -> None:
+        """Removes what the job has written; the folder too, unless something else is in it."""
+        for number, checksum in self.parts.finished().items():
+            (self.folder / part_name(number, checksum)).unlink(missing_ok=True)
+        self.parts.remove_unfinished()
+        for name in ("about.json", "lock"):
+            (self.folder / name).unlink(missing_ok=True)
+        if not storage.is_remote(self.folder):
+            with suppress(OSError):
+                os.rmdir(self.folder)
 
 
 # ---- the work
-
-
-def check_files(output: str, *files: str) -> None:
-    """Raises ValueError for an output that cannot be written, and for texts that do not pair."""
-    if output and not storage.is_remote(output):
-        folder = os.path.dirname(os.path.realpath(output))
-        if os.path.isdir(output) or not os.path.isdir(folder):
-            raise ValueError(f"--output must be a file in a folder that exists, not {output}.")
-    counts = [count_lines(path) for path in files] if len(files) > 1 else []
-    if None not in counts:
-        _check_equal(files, counts)
 
 
 @dataclass(frozen=True)
@@ -129,51 +208,61 @@ class FileJob:
     """A text, where the output goes, and what is written for a chunk of lines.
 
     files: the input, and perhaps one whose lines pair with its; local or gs://, also .gz and .xz;
-      "-" is standard input.
-    output: a file of the same kinds, or "" for standard output.
-    answer: returns the lines of output for a chunk.
-    identity: {name: value} of everything, besides the text, on which they depend; a job that was
-      stopped is resumed only if it is the same.
-    chunk_lines: lines that are computed together and kept when the job is stopped.
+      "-" is standard input. output: a file of the same kinds, or "" for standard output.
+    model: a `Predictor`, which counts the lines of which something was lost; noun: what they are.
+    answer: returns the lines of output for a chunk. options: {name: value} of all on which they
+      depend, besides text and model; a job that was stopped is resumed only if it is the same.
     """
 
     files: Sequence[str]
     output: str
+    chunk_lines: int
+    model: Any
+    noun: str
     answer: Callable[[Chunk], Iterable[str]]
-    identity: dict[str, Any]
-    chunk_lines: int = CHUNK_LINES
+    options: dict[str, Any]
 
     def run(self) -> None:
         """Does what is missing of the job; on several hosts each its share of the chunks.
 
-        Raises ValueError for files that cannot be read or written or do not pair, and
-        `ResumableError` if another host does not do its chunks.
+        Raises ValueError for impossible options and files that cannot be read or written or do not
+        pair, and `ResumableError` if another host does not do its chunks.
         """
+        self.answer(Chunk(0, 0, [], [] if len(self.files) > 1 else None))  # refuses wrong options
         check_files(self.output, *self.files)
-        stream = open_stream(self.output)
+        stream, before = open_stream(self.output), self.model.num_truncated
         if jax.process_count() > 1 and (stream or "-" in self.files):
-            raise ValueError(
-                "Several hosts need files that all of them see as --input and --output."
-            )
-        files = [open_lines(path) for path in self.files]
+            raise ValueError("Several hosts need --input and --output that all of them see.")
+        files, warned = [open_lines(path) for path in self.files], Counter[str]()
         is_typed = "-" in self.files and console.is_terminal(sys.stdin)
         if is_typed:
             console.ask_for_lines("a text")
-        name = files[0].name
-        idle = Phase(name, 0, time.monotonic)  # a row would lie over what is typed
-        with nullcontext(idle) if is_typed else phase(name) as this:
-            progress = JobProgress(files, this)
-            if stream:
-                sizes = repeat(1) if is_typed else stream_sizes(self.chunk_lines)
-                self._write_stream(stream, read_chunks(files, sizes), progress)
-            else:
-                self._write_file(read_chunks(files, repeat(self.chunk_lines)), progress)
-        progress.finish(self.output)
+        idle = Phase("", 0, time.monotonic)  # a row would lie over what is typed
+        growing = (min(FIRST_CHUNK_LINES << min(n, 20), self.chunk_lines) for n in count())
+        sizes = growing if stream else repeat(self.chunk_lines)
+        chunks = read_chunks(files, repeat(1) if is_typed else sizes)
+        work = self._to_stream(stream, chunks) if stream else self._to_file(chunks)
+        with nullcontext(idle) if is_typed else phase(files[0].name) as this, closing(work):
+            this.unit = "lines"
+            for num_lines, is_new in work:
+                if is_new:
+                    this.advance(num_lines)
+                else:  # which says nothing of the pace
+                    this.num_done += num_lines
+                share = files[0].fraction_read
+                this.total = round(this.num_done / share) if share else 0
+                warned = warned or _warn(files, warned)  # at the first bad line, not after hours
+        _warn(files, warned)
+        seconds = time.monotonic() - this.start
+        if self.output or seconds >= console.SHOW_EVERY[1]:
+            where = f": {self.output}" if self.output else ""
+            say(f"{quantity(this.num_done, 'line')} in {format_seconds(seconds)}{where}")
+        number = str(self.model.num_truncated - before).encode()
+        if total := sum(map(int, hosts.gather_from_hosts(number))):
+            say(f"warning: {quantity(total, self.noun)} {self.model.truncation}")
 
-    def _write_stream(
-        self, stream: IO[bytes], chunks: Iterator[Chunk], progress: "JobProgress"
-    ) -> None:
-        """Writes each chunk at once; on a terminal, control characters are escaped."""
+    def _to_stream(self, stream: IO[bytes], chunks: Iterator[Chunk]) -> Generator[tuple[int, bool]]:
+        """Writes each chunk at once; on a terminal, commands are escaped. Yields as `_to_file`."""
         for chunk in chunks:
             data = self.run_chunk(chunk)
             if console.is_terminal(stream):
@@ -181,26 +270,30 @@ class FileJob:
                 data = console.escaped(data.decode()).encode()
             stream.write(data)
             stream.flush()
-            progress.add(chunk)
+            yield len(chunk.lines), True
 
-    def _write_file(self, chunks: Iterator[Chunk], progress: "JobProgress") -> None:
-        """Writes every chunk that is missing and whose number is this host's, then the file."""
+    def _to_file(self, chunks: Iterator[Chunk]) -> Generator[tuple[int, bool]]:
+        """Writes this host's share of the chunks that are missing, then the file.
+
+        Yields (number of lines, whether no earlier start had finished them) of every chunk.
+        """
         host, num_hosts, start = jax.process_index(), jax.process_count(), time.monotonic()
-        suffix, checksums = Path(self.output).suffix, []
-        compress = COMPRESSORS.get(suffix, bytes)
-        form = {"chunk_lines": self.chunk_lines, "packed as": suffix * (suffix in COMPRESSORS)}
-        with closing(ResumableFile(self.output, self.identity | form)) as file:
-            if num_finished := file.open():
-                say(f"resuming: {quantity(num_finished, 'chunk')} done already")
+        compress = COMPRESSORS.get(Path(self.output).suffix, bytes)
+        options = self.options | {"chunk_lines": self.chunk_lines}
+        file, wanted = ResumableFile(self.output, self.model.identity() | options), {}
+        with file.opened() as finished:
+            if finished:
+                say(f"resuming: {quantity(len(finished), 'chunk')} done already")
             for chunk in chunks:
-                place = chunk.number, chunk.checksum
-                was_finished = file.has(*place)
-                if not was_finished and chunk.number % num_hosts == host:
-                    file.write(*place, compress(self.run_chunk(chunk)))
-                checksums.append(chunk.checksum)
-                progress.add(chunk, was_finished=was_finished)
-            patience = max(hosts.WAIT_SECONDS, time.monotonic() - start)
-            file.finish(checksums, compress(b""), patience)
+                number, checksum = chunk.number, chunk.checksum
+                is_same = finished.get(number, checksum) == checksum
+                file.check(is_same, f"belongs to another input (chunk {number + 1} differs)")
+                if number not in finished and number % num_hosts == host:
+                    data = compress(self.run_chunk(chunk))
+                    file.parts.write(part_name(number, checksum), data)
+                wanted[number] = checksum
+                yield len(chunk.lines), number not in finished
+            file.finish(wanted, max(hosts.WAIT_SECONDS, time.monotonic() - start))
 
     def run_chunk(self, chunk: Chunk) -> bytes:
         """Returns what is written for a chunk, in which a surrogate becomes "?".
@@ -211,8 +304,16 @@ class FileJob:
             rows = self.answer(chunk)
             return "".join(f"{row}\n" for row in rows).encode(errors="replace")
         except ValueError as error:
-            lines = f"{self.files[0]}, lines {chunk.start + 1:,} to {chunk.end:,}"
-            raise ValueError(f"{lines}: {error}") from None
+            first, last = chunk.start + 1, chunk.start + len(chunk.lines)
+            raise ValueError(f"{self.files[0]}, lines {first:,} to {last:,}: {error}") from None
+
+
+def _warn(files: Sequence[Lines], warned: Counter[str]) -> Counter[str]:
+    """Says how many lines were repaired, unless that is `warned` of; returns how many."""
+    repairs = sum((file.repairs() for file in files), Counter[str]())
+    for name in repairs - warned:
+        say(f"warning: {repairs[name]:,} {name}")
+    return repairs
 
 
 def open_stream(output: str) -> IO[bytes] | None:
@@ -221,50 +322,9 @@ def open_stream(output: str) -> IO[bytes] | None:
         if sys.stdout is None:
             raise ValueError("Standard output is closed; name a file with --output.")
         return sys.stdout.buffer
-    if storage.is_remote(output) or not os.path.exists(output):
+    if storage.is_remote(output) or os.path.isfile(output) or not os.path.exists(output):
         return None
-    return None if stat.S_ISREG(os.stat(output).st_mode) else open(output, "wb")
-
-
-class JobProgress:
-    """Counts the finished chunks of a job in a phase, and warns of bad lines in its files."""
-
-    def __init__(self, files: Sequence[Lines], this: Phase) -> None:
-        self._files, self._phase = files, this
-        this.unit = "lines"
-        self._num_done_before = 0
-        self._warned: dict[str, int] = {}
-
-    def add(self, chunk: Chunk, *, was_finished: bool = False) -> None:
-        """Counts a chunk. was_finished: whether an earlier start had finished it."""
-        this, count = self._phase, len(chunk.lines)
-        if was_finished:
-            self._num_done_before += count
-            this.num_done += count  # which says nothing of the pace
-        else:
-            this.advance(count)
-        share = chunk.fraction_read
-        this.total = round(this.num_done / share) if share else 0
-        if not self._warned:  # at the first bad line, not after hours
-            self._warn()
-
-    def _warn(self) -> None:
-        repairs = {name: count for file in self._files for name, count in file.repairs().items()}
-        for name, count in repairs.items():
-            if self._warned.get(name) != count:
-                say(f"warning: {count:,} {name}")
-        self._warned = repairs
-
-    def finish(self, output: str = "") -> None:
-        """Says what the whole job was; of one to a stream (output "") only if it took long."""
-        self._warn()
-        seconds, count = time.monotonic() - self._phase.start, self._phase.num_done
-        if output or seconds >= console.SHOW_EVERY[1]:
-            pace = quantity(round((count - self._num_done_before) / max(seconds, 1e-9)), "line")
-            text = f"{quantity(count, 'line')} in {format_seconds(seconds)}, {pace}/s"
-            if self._num_done_before:
-                text += f"; {self._num_done_before:,} already done"
-            say(f"{text}: {output}" if output else text)
+    return open(output, "wb")
 
 
 # ---- what lines are answered by
@@ -287,7 +347,8 @@ def translate_file(
     """Translates each line of a file, of any size and in order; resumes a job that was stopped.
 
     Args:
-      input, output, chunk_lines: as of `FileJob`.
+      input, output: as of `FileJob`.
+      chunk_lines: lines that are computed together and kept when the job is stopped.
       nbest: translations per line (0: one), with their numbers and scores.
       scores: whether each translation is followed by its score.
       jsonl: whether a line is a JSON object.
@@ -298,37 +359,27 @@ def translate_file(
 
     Raises ValueError for options that the translator refuses, and as `FileJob.run`.
     """
-    companion = score or prefixes
     form: dict[str, Any] = dict(nbest=nbest, scores=scores, jsonl=jsonl, alignments=alignments)
     form["score"] = bool(score)
 
     def answer(chunk: Chunk) -> Iterator[str]:
-        best = _translations(translator, chunk, nbest, options, is_given=bool(score))
+        companions = chunk.companions or [""] * len(chunk.lines)
+        if score:
+            best = [[given] for given in translator.score(chunk.lines, companions)]
+        else:
+            how: dict[str, Any] = {"nbest": nbest or 1, "prefixes": chunk.companions} | options
+            best = translator.translate(chunk.lines, **how)
         if alignments:
             firsts = [several[0] for several in best]
             for first, pairs in zip(firsts, translator.align(chunk.lines, firsts), strict=True):
                 first.alignment = pairs
-        companions = chunk.companions or [""] * len(chunk.lines)
         lines = zip(chunk.lines, companions, best, strict=True)
         rows = (format_rows(n, *line, **form) for n, line in enumerate(lines, chunk.start))
         return chain.from_iterable(rows)
 
-    answer(Chunk(0, 0, [], [] if companion else None))  # refuses impossible options
-    identity = translator.identity() | form | {"options": options, "prefixes": bool(prefixes)}
-    files = [input, companion] if companion else [input]
-    _run(FileJob(files, output, answer, identity, chunk_lines), translator, "sentence")
-
-
-def _translations(
-    translator: Translator, chunk: Chunk, nbest: int, options: dict[str, Any], *, is_given: bool
-) -> list[list[Translation]]:
-    """Returns a list of translations per line, best first; the given target if `is_given`."""
-    if is_given:
-        return [[given] for given in translator.score(chunk.lines, chunk.companions or [])]
-    options = options | {"prefixes": chunk.companions}
-    if nbest:
-        return translator.translate(chunk.lines, nbest=nbest, **options)
-    return [[best] for best in translator.translate(chunk.lines, **options)]
+    given = form | {"options": options, "prefixes": bool(prefixes)}
+    files = [input, *filter(None, [score or prefixes])]
+    FileJob(files, output, chunk_lines, translator, "sentence", answer, given).run()
 
 
 def answer_file(
@@ -344,17 +395,6 @@ def answer_file(
         answers = model.answers(chunk.lines, **options)
         if len(answers) != len(chunk.lines):
             raise ValueError(f"the model gave {len(answers)} answers; there must be one a line.")
-        return (LINE_BREAKS.sub(" ", text) for text in answers)
+        return (text.translate({10: " ", 13: " "}) for text in answers)  # its line breaks
 
-    answer(Chunk(0, 0, []))  # refuses impossible options
-    identity = model.identity() | {"options": options}
-    _run(FileJob([input], output, answer, identity, chunk_lines), model, "text")
-
-
-def _run(job: FileJob, model: Any, line: str) -> None:
-    """Runs a job, and warns of lines of which something was lost, on all hosts together."""
-    before = model.num_truncated
-    job.run()
-    number = str(model.num_truncated - before).encode()
-    if total := sum(map(int, hosts.gather_from_hosts(number))):
-        say(f"warning: {quantity(total, line)} {model.truncation}")
+    FileJob([input], output, chunk_lines, model, "text", answer, {"options": options}).run()

@@ -72,21 +72,19 @@ class LanguageModel(Predictor):
         self,
         prompts: Sequence[str],
         *,
-        num_pieces: int = 200,
         one_line: bool = False,
-        seed: int = 0,
         full_batches: bool = False,
-        **sampling: Any,
+        **options: Any,
     ) -> list[str]:
         """Returns the continuation of each prompt, without the prompt.
 
         Args:
           prompts: list of str; none changes the continuation of another.
-          num_pieces: tokens per continuation, line breaks included.
           one_line: whether a continuation ends before the first line break.
-          seed: of the random draws; equal seeds and prompts give equal continuations.
           full_batches: whether one prompt alone is computed as a batch too, which is slower, so
             that its numbers have the same last digits as among others.
+          num_pieces: tokens per continuation, line breaks included (200).
+          seed: of the random draws (0); equal seeds and prompts give equal continuations.
           temperature: divides the logits (1.0); 0 takes the most probable token at every position.
           top_k: draws from the k most probable tokens only (0: from all).
           top_p: draws from the fewest tokens whose probabilities reach p (1.0: from all).
@@ -94,25 +92,9 @@ class LanguageModel(Predictor):
         Raises ValueError for an unknown or impossible option.
         """
         check_texts(prompts, "generate")
-        method, ends = self._method(num_pieces, one_line, sampling), self._ends(one_line)
-        given, generated = self._encode_prompts(prompts), [NOTHING for _ in prompts]
         num_rows = self.config.decoding.batch_size if full_batches or len(prompts) > 1 else 1
-        waiting = range(len(prompts))
-        while waiting := [i for i in waiting if self._num_left(generated[i], num_pieces, ends)]:
-            # Texts whose windows have caches of one length run the same programs as each alone.
-            alike = defaultdict(list)
-            for i in waiting:
-                num_left = num_pieces - len(generated[i])
-                window = self._next_window(np.append(given[i], generated[i]), num_left)
-                alike[self._cache_length(window)].append((i, window))
-            for group in alike.values():
-                for start in range(0, len(group), num_rows):
-                    rows, windows = zip(*group[start : start + num_rows], strict=True)
-                    *_, new = self._fill(windows, num_rows, seed, method)
-                    for i, ids in zip(rows, new, strict=True):
-                        generated[i] = np.append(generated[i], ids)
-        lengths = map(len, given)
-        self.num_truncated += sum(num_given(n, num_pieces, self._window) < n for n in lengths)
+        ends = self._ends(one_line)
+        *_, generated = [], *self._generated(prompts, num_rows, ends, **options)
         return [self.decode(up_to(ends, ids)) for ids in generated]
 
     def answers(self, lines: list[str], **options: Any) -> list[str]:
@@ -126,30 +108,59 @@ class LanguageModel(Predictor):
             f"sees: of those, only the last half of a window was given to it"
         )
 
-    def stream(
+    def stream(self, prompt: str, *, one_line: bool = False, **options: Any) -> Iterator[str]:
+        """Yields, `STRIDE` tokens at a time, the text that `generate` returns for one prompt."""
+        ends, shown, text = self._ends(one_line), "", ""
+        for (ids,) in self._generated([prompt], 1, ends, **options):
+            text = self.decode(up_to(ends, ids))
+            if text.startswith(shown) and not text.endswith("\ufffd"):  # half a character
+                yield text[len(shown) :]
+                shown = text
+        yield text[len(shown) :]
+
+    def _generated(
         self,
-        prompt: str,
+        prompts: Sequence[str],
+        num_rows: int,
+        ends: list[int],
         *,
         num_pieces: int = 200,
-        one_line: bool = False,
         seed: int = 0,
         **sampling: Any,
-    ) -> Iterator[str]:
-        """Yields, `STRIDE` tokens at a time, the text that `generate` returns for one prompt."""
-        method, ends = self._method(num_pieces, one_line, sampling), self._ends(one_line)
-        (given,), shown, text, generated = self._encode_prompts([prompt]), "", "", NOTHING
-        while num_left := self._num_left(generated, num_pieces, ends):
-            window, longer = self._next_window(np.append(given, generated), num_left), generated
-            for (new,) in self._fill([window], 1, seed, method):
-                longer = np.append(generated, new)
-                text = self.decode(up_to(ends, longer))
-                if text.startswith(shown) and not text.endswith("\ufffd"):  # half a character
-                    yield text[len(shown) :]
-                    shown = text
-                if not self._num_left(longer, num_pieces, ends):
-                    break
-            generated = longer
-        yield text[len(shown) :]
+    ) -> Iterator[list[np.ndarray]]:
+        """Yields the ids of all continuations whenever some have `STRIDE` tokens more."""
+        if num_pieces < 1:
+            raise ValueError(f"num_pieces must be at least 1, not {num_pieces}.")
+        if unknown := sampling.keys() - set(OPTIONS):
+            raise ValueError(f"generate has no option {unknown.pop()}: {', '.join(OPTIONS)}.")
+        method = Sampling(HypothesisRules(self._eos, ends[0], "power", 0.0), **sampling)
+        given, generated = [self.encode(p)[:-1] for p in prompts], [NOTHING for _ in prompts]
+        if num_unknown := sum(int((ids == self.tokenizer.special.unk).sum()) for ids in given):
+            warnings.warn(f"the prompts have {num_unknown} unknown tokens", stacklevel=3)
+        lengths = map(len, given)
+        self.num_truncated += sum(num_given(n, num_pieces, self._window) < n for n in lengths)
+
+        def lacks(row: int) -> bool:
+            return len(generated[row]) < num_pieces and not np.isin(generated[row], ends).any()
+
+        waiting = range(len(prompts))
+        while waiting := [row for row in waiting if lacks(row)]:
+            # Texts whose windows have caches of one length run the same programs as each alone.
+            alike = defaultdict(list)
+            for row in waiting:
+                text = np.append(given[row], generated[row])
+                window = self._next_window(text, num_pieces - len(generated[row]))
+                alike[self._cache_length(window)].append((row, window))
+            for length, group in alike.items():
+                for start in range(0, len(group), num_rows):
+                    rows, windows = zip(*group[start : start + num_rows], strict=True)
+                    before = [generated[row] for row in rows]
+                    for new in self._fill(windows, num_rows, length, seed, method):
+                        for row, ids, more in zip(rows, before, new, strict=True):
+                            generated[row] = np.append(ids, more)
+                        yield generated
+                        if not any(map(lacks, rows)):
+                            break
 
     def encode(self, text: str) -> np.ndarray:
         """Returns the ids of a text: EOS ends each line, or all if line breaks are text."""
@@ -161,29 +172,6 @@ class LanguageModel(Predictor):
             return self.tokenizer.decode(ids)
         ends = np.flatnonzero(np.asarray(ids) == self._eos) + 1
         return "\n".join(self.tokenizer.decode(line) for line in np.split(ids, ends))
-
-    def _method(self, num_pieces: int, one_line: bool, sampling: dict[str, Any]) -> Sampling:
-        """Returns the search; raises ValueError for options that are unknown or impossible."""
-        if num_pieces < 1:
-            raise ValueError(f"num_pieces must be at least 1, not {num_pieces}.")
-        if unknown := sampling.keys() - set(OPTIONS):
-            raise ValueError(
-                f"{unknown.pop()} is no option of generate; they are {', '.join(OPTIONS)}."
-            )
-        return Sampling(
-            HypothesisRules(self._eos, self._ends(one_line)[0], "power", 0.0), **sampling
-        )
-
-    def _encode_prompts(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        given = [self.encode(prompt)[:-1] for prompt in prompts]
-        if num_unknown := sum(int((ids == self.tokenizer.special.unk).sum()) for ids in given):
-            warnings.warn(f"the prompts have {num_unknown} unknown tokens", stacklevel=3)
-        return given
-
-    @staticmethod
-    def _num_left(generated: np.ndarray, num_pieces: int, ends: list[int]) -> int:
-        """Returns how many tokens a continuation still lacks."""
-        return 0 if np.isin(generated, ends).any() else num_pieces - len(generated)
 
     def _next_window(self, text: np.ndarray, num_left: int) -> Window:
         """Returns what is generated next of a text that lacks so many tokens."""
@@ -212,10 +200,9 @@ class LanguageModel(Predictor):
         return UNBOUNDED if self.config.model.has_memory else self.config.data.row_length
 
     def _fill(
-        self, windows: Sequence[Window], num_rows: int, seed: int, method: Sampling
+        self, windows: Sequence[Window], num_rows: int, length: int, seed: int, method: Sampling
     ) -> Iterator[list[np.ndarray]]:
-        """Yields the new ids of each window every `STRIDE` positions; their caches are alike."""
-        length = self._cache_length(windows[0])
+        """Yields the new ids of each window every `STRIDE` positions; length: of their cache."""
         starts, stops = np.full(num_rows, self._eos, np.int32), np.zeros(num_rows, np.int32)
         forced = np.full((num_rows, length), FREE, np.int32)
         for row, (start, context, stop) in enumerate(windows):

@@ -1,6 +1,6 @@
 """Computes what a translation model makes of given sentence pairs, in one pass each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,11 +11,10 @@ from flax import linen as nn
 
 from transformer.checkpoint.train_state import Params
 from transformer.data.rows.batch import Batch
-from transformer.data.rows.bucketing import bucket_lengths
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import Tokenizer
 
-BatchFn = Callable[[Params, Batch], jax.Array]  # -> [B, S or T, …]
+ModelFn = Callable[[nn.Module, Params, Batch], Any]  # -> [B, S or T, …]
 
 
 class PerToken(NamedTuple):
@@ -49,53 +48,45 @@ class AttentionWeights:
     encoder_decoder: np.ndarray
 
 
-class ModelFunctions:
-    """The compiled functions of (params, batch of a pair per row) of one encoder-decoder model."""
-
-    def __init__(self, model: nn.Module) -> None:
-        def logits(params: Params, batch: Batch) -> Any:  # [B, T, V]
-            return model.apply({"params": params}, batch, deterministic=True)
-
-        def encoded(params: Params, batch: Batch) -> Any:  # [B, S, D]
-            inputs = batch.inputs, batch.input_positions, batch.input_segments
-            return model.apply({"params": params}, *inputs, deterministic=True, method="encode")
-
-        def log_probs(params: Params, batch: Batch) -> jax.Array:  # [B, T]
-            every = jax.nn.log_softmax(logits(params, batch))
-            return jnp.take_along_axis(every, batch.targets[..., None], axis=-1)[..., 0]
-
-        def attention(params: Params, batch: Batch) -> Any:  # {stack: {layer: {sub-layer: …}}}
-            _, variables = model.apply(
-                {"params": params}, batch, deterministic=True, mutable="intermediates"
-            )
-            stacks = variables["intermediates"]
-            return stacks.get("models_0", stacks)  # of an ensemble, those of its first model
-
-        def to_source(params: Params, batch: Batch) -> jax.Array:  # [B, T, layers, S], head's mean
-            weights = by_layer(attention(params, batch)["decoder"], "encoder_attention")
-            return jnp.stack(weights, axis=2).mean(3)
-
-        self.logits, self.encoded = jax.jit(logits), jax.jit(encoded)
-        self.log_probs, self._attention = jax.jit(log_probs), jax.jit(attention)
-        self.to_source = jax.jit(to_source)
-
-    def attention(
-        self, params: Params, source: Sequence[int] | np.ndarray, target: Sequence[int]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns the last three fields of `AttentionWeights` for the ids of one pair."""
-        s, t = len(source), len(target)
-        length = next(n for n in bucket_lengths(max(s, t)) if n >= max(s, t))
-        sides = Ragged.from_lists([source]), Ragged.from_lists([target])
-        batch = one_pair_per_row(*sides, np.array([0]), length)
-        stacks = jax.device_get(self._attention(params, batch))
-        return (
-            weights_of(stacks["encoder"], "self_attention")[:, :, :s, :s],
-            weights_of(stacks["decoder"], "self_attention")[:, :, :t, :t],
-            weights_of(stacks["decoder"], "encoder_attention")[:, :, :t, :s],
-        )
+# ---- of (model, params, a batch of one pair per row), to be compiled
 
 
-def by_layer(blocks: dict[str, Any], sublayer: str) -> list[Any]:
+def encoded(model: nn.Module, params: Params, batch: Batch) -> Any:
+    """Returns the encoded sources, [B, S, D]."""
+    inputs = batch.inputs, batch.input_positions, batch.input_segments
+    return model.apply({"params": params}, *inputs, deterministic=True, method="encode")
+
+
+def logits(model: nn.Module, params: Params, batch: Batch) -> Any:
+    """Returns the logits, [B, T, V]."""
+    return model.apply({"params": params}, batch, deterministic=True)
+
+
+def log_probs(model: nn.Module, params: Params, batch: Batch) -> jax.Array:
+    """Returns the log-probability of each target token, [B, T]."""
+    every = jax.nn.log_softmax(logits(model, params, batch))
+    return jnp.take_along_axis(every, batch.targets[..., None], axis=-1)[..., 0]
+
+
+def sown_weights(model: nn.Module, params: Params, batch: Batch) -> Any:
+    """Returns what each attention sows, {stack: {layer: {sub-layer: …}}}."""
+    _, variables = model.apply(
+        {"params": params}, batch, deterministic=True, mutable="intermediates"
+    )
+    stacks = variables["intermediates"]
+    return stacks.get("models_0", stacks)  # of an ensemble, those of its first model
+
+
+def to_source(model: nn.Module, params: Params, batch: Batch) -> jax.Array:
+    """Returns the attention to the source, the mean over the heads: [B, T, layers, S]."""
+    weights = _by_layer(sown_weights(model, params, batch)["decoder"], "encoder_attention")
+    return jnp.stack(weights, axis=2).mean(3)
+
+
+FUNCTIONS: tuple[ModelFn, ...] = encoded, logits, log_probs, sown_weights, to_source
+
+
+def _by_layer(blocks: dict[str, Any], sublayer: str) -> list[Any]:
     """Returns the weights that each block of a stack sowed, [B, T, N, S]."""
     names = sorted(blocks, key=lambda name: int(name.rpartition("_")[2]))
     return [blocks[name][sublayer]["weights"][0] for name in names]
@@ -106,8 +97,11 @@ def weights_of(blocks: dict[str, Any], sublayer: str) -> np.ndarray:
 
     blocks: the collection "intermediates" of the stack, with [B=1, T, N, S] for each block.
     """
-    weights = np.stack([weights[0] for weights in by_layer(blocks, sublayer)])
+    weights = np.stack([weights[0] for weights in _by_layer(blocks, sublayer)])
     return weights.transpose(0, 2, 1, 3)
+
+
+# ---- their arguments and results
 
 
 def one_pair_per_row(source: Ragged, target: Ragged, indices: np.ndarray, length: int) -> Batch:

@@ -39,11 +39,6 @@ class Translation:
     alignment: Alignment | None = field(default=None, repr=False)
     is_cut: bool = field(default=False, repr=False)
 
-    @property
-    def num_pieces(self) -> int:
-        """The number of target tokens, EOS included."""
-        return len(self.ids)
-
     def __str__(self) -> str:
         return self.text
 
@@ -57,18 +52,12 @@ def best_translations(
     """
     rows = [*zip(*hypotheses, strict=True)]
     rows.sort(key=lambda row: row[2], reverse=True)  # those of a beam are sorted, samples are not
-    return [
-        Translation(
-            tokenizer.decode(ids), float(score), float(log_prob), _up_to(tokenizer.special.eos, ids)
-        )
-        for ids, log_prob, score in rows[:nbest]
-        if score > -np.inf
-    ]
-
-
-def _up_to(eos: int, ids: np.ndarray) -> list[int]:
-    """Returns ids without the padding after EOS: 2, [7, 5, 2, 0, 0] -> [7, 5, 2]."""
-    return ids[: np.argmax(ids == eos) + 1].tolist()
+    best = []
+    for ids, log_prob, score in rows[:nbest]:
+        if score > -np.inf:
+            text, length = tokenizer.decode(ids), np.argmax(ids == tokenizer.special.eos) + 1
+            best.append(Translation(text, float(score), float(log_prob), ids[:length].tolist()))
+    return best
 
 
 def least_risk(candidates: Sequence[Translation], *, are_samples: bool) -> Translation:

@@ -3,8 +3,9 @@
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -13,19 +14,13 @@ from etils.epath import PathLike
 from transformer.checkpoint.restore import Run, restore
 from transformer.console import counted
 from transformer.data.corpora.corpora import Tags
-from transformer.data.rows.bucketing import plan_batches
+from transformer.data.rows.bucketing import bucket_lengths, plan_batches
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.data.tokenizers.sentencepiece import check_texts, checked_texts
+from transformer.inference import scoring
 from transformer.inference.predictor import Predictor
-from transformer.inference.scoring import (
-    AttentionWeights,
-    BatchFn,
-    ModelFunctions,
-    PerToken,
-    one_pair_per_row,
-    pad_rows,
-)
+from transformer.inference.scoring import AttentionWeights, ModelFn, PerToken, weights_of
 from transformer.inference.translation import (
     Alignment,
     Translation,
@@ -44,8 +39,8 @@ from transformer.search.options import SearchOptions
 from transformer.search.programs import SearchPrograms, max_num_programs, one_behind, split_rows
 from transformer.workdir import split_checkpoint
 
+IntArray = Sequence[int] | np.ndarray
 WINDOW = 16_384  # sentences of an iterator that are sorted by length together
-Results = Iterator[tuple[np.ndarray, jax.Array]]  # the indices of pairs, -1 for none; their values
 
 
 class Translator(Predictor):
@@ -68,7 +63,7 @@ class Translator(Predictor):
         super().__init__(run, devices)
         self.source_tokenizer, self.tokenizer = run.tokenizers
         self._tags = Tags(run.config.data)
-        self._functions = ModelFunctions(run.model)
+        self._compiled = {each: jax.jit(partial(each, run.model)) for each in scoring.FUNCTIONS}
         # The language that every target begins with, where there is one, is given: not scored.
         self._num_unscored = len(self.tokenizer.encode([""])[0]) - 1
         self._searches: dict[SearchOptions, SearchPrograms] = {}
@@ -119,22 +114,6 @@ class Translator(Predictor):
 
     # ---- search
 
-    @overload
-    def translate(
-        self, sentences: list[str] | tuple[str, ...], *, nbest: None = None, **options: Any
-    ) -> list[Translation]: ...
-    @overload
-    def translate(
-        self, sentences: list[str] | tuple[str, ...], *, nbest: int, **options: Any
-    ) -> list[list[Translation]]: ...
-    @overload
-    def translate(
-        self, sentences: Iterable[str], *, nbest: None = None, **options: Any
-    ) -> Iterator[Translation]: ...
-    @overload
-    def translate(
-        self, sentences: Iterable[str], *, nbest: int, **options: Any
-    ) -> Iterator[list[Translation]]: ...
     def translate(
         self,
         sentences: Iterable[str],
@@ -204,8 +183,7 @@ class Translator(Predictor):
             for translation in best:
                 translation.is_cut = bool(is_cut[index])
             for translation in best if attention else []:
-                weights = self._functions.attention(self._params, source[index], translation.ids)
-                translation.attention = weights[-1]
+                *_, translation.attention = self._weights(source[index], translation.ids)
             results[nonempty[index]] = best
         self.num_truncated += int(is_cut.sum())
         return results
@@ -241,8 +219,8 @@ class Translator(Predictor):
         """Returns the encoded sources: `values` [B, S, D], as the decoder sees them."""
         source = self._encode_sources(sources)
         nothing = Ragged.from_lists([[]] * len(sources))
-        rows = self._compute(self._functions.encoded, source, nothing, source.lengths)
-        return pad_rows(rows, self.source_tokenizer, source)
+        rows = self._compute(scoring.encoded, source, nothing, source.lengths)
+        return scoring.pad_rows(rows, self.source_tokenizer, source)
 
     def logits(self, sources: Sequence[str], targets: Sequence[str]) -> PerToken:
         """Returns the logits of each target: `values` [B, T, V] float32.
@@ -250,25 +228,35 @@ class Translator(Predictor):
         `values[b, t]` are the scores of every token of the vocabulary at position t, given the
         source and the target's tokens before t.
         """
-        return self._per_target(self._functions.logits, sources, targets)
+        return self._per_target(scoring.logits, sources, targets)
 
     def log_probs(self, sources: Sequence[str], targets: Sequence[str]) -> PerToken:
         """Returns the log-probability of each target's tokens, `values` [B, T].
 
         `score` sums it, but for the language that the targets of some imported models begin with.
         """
-        return self._per_target(self._functions.log_probs, sources, targets)
+        return self._per_target(scoring.log_probs, sources, targets)
 
     def attention(self, source: str, target: str | Translation) -> AttentionWeights:
         """Returns the attention weights of all layers and heads for one sentence pair."""
-        ids = self._encode_sources([source])[0].tolist()
-        if isinstance(target, Translation):
-            target_ids = target.ids
-        else:
-            target_ids = self._encode_texts(self.tokenizer, [target])[0].tolist()
-        weights = self._functions.attention(self._params, ids, target_ids)
+        ids = self._encode_sources([source])[0]
+        is_text = isinstance(target, str)
+        target_ids = self._encode_texts(self.tokenizer, [target])[0] if is_text else target.ids
         pieces = self.source_tokenizer.pieces(ids), self.tokenizer.pieces(target_ids)
-        return AttentionWeights(*pieces, *weights)
+        return AttentionWeights(*pieces, *self._weights(ids, target_ids))
+
+    def _weights(self, source: IntArray, target: IntArray) -> tuple[np.ndarray, ...]:
+        """Returns the last three fields of `AttentionWeights` for the ids of one pair."""
+        s, t = len(source), len(target)
+        sides = Ragged.from_lists([source]), Ragged.from_lists([target])
+        length = next(n for n in bucket_lengths(max(s, t)) if n >= max(s, t))
+        batch = scoring.one_pair_per_row(*sides, np.array([0]), length)
+        stacks = jax.device_get(self._compiled[scoring.sown_weights](self._params, batch))
+        return (
+            weights_of(stacks["encoder"], "self_attention")[:, :, :s, :s],
+            weights_of(stacks["decoder"], "self_attention")[:, :, :t, :t],
+            weights_of(stacks["decoder"], "encoder_attention")[:, :, :t, :s],
+        )
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Translation]:
         """Returns `targets` as Translations of `sources`, with log-probability and score.
@@ -282,8 +270,7 @@ class Translator(Predictor):
         target = Ragged.encode(self.tokenizer, targets)
         decoding, log_probs = self.config.decoding, np.full(len(targets), np.nan)
         penalty = make_length_penalty(decoding.length_penalty, decoding.alpha)
-        function = self._functions.log_probs
-        for index, row in self._fitting(function, source, target, "nan for a score"):
+        for index, row in self._fitting(scoring.log_probs, source, target, "nan for a score"):
             log_probs[index] = row[self._num_unscored :].sum()
         scores = log_probs / np.asarray(penalty(target.lengths))
         scored = zip(targets, scores.tolist(), log_probs.tolist(), strict=True)
@@ -301,9 +288,7 @@ class Translator(Predictor):
         encode = self.tokenizer.encode
         ids = [t.ids if isinstance(t, Translation) else encode([t])[0] for t in targets]
         target, alignments = Ragged.from_lists(ids), [Alignment() for _ in ids]
-        for index, weights in self._fitting(
-            self._functions.to_source, source, target, "no alignment"
-        ):
+        for index, weights in self._fitting(scoring.to_source, source, target, "no alignment"):
             num_tags = len(tagged[index].split()) - len(sources[index].split())
             source_words = word_numbers(self.source_tokenizer, source[index].tolist(), num_tags)
             target_words = word_numbers(self.tokenizer, ids[index])
@@ -314,7 +299,7 @@ class Translator(Predictor):
     # ---- shared
 
     def _fitting(
-        self, function: BatchFn, source: Ragged, target: Ragged, otherwise: str
+        self, function: ModelFn, source: Ragged, target: Ragged, otherwise: str
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Yields (index, result) of each pair that the model takes; warns what the others get."""
         longest = self.largest_bucket()
@@ -327,13 +312,13 @@ class Translator(Predictor):
         yield from zip(fits.tolist(), rows, strict=True)
 
     def _per_target(
-        self, function: BatchFn, sources: Sequence[str], targets: Sequence[str]
+        self, function: ModelFn, sources: Sequence[str], targets: Sequence[str]
     ) -> PerToken:
         _check_pairs(sources, targets)
         source = self._encode_sources(sources)
         target = self._encode_texts(self.tokenizer, targets)
         rows = self._compute(function, source, target, target.lengths)
-        return pad_rows(rows, self.tokenizer, target)
+        return scoring.pad_rows(rows, self.tokenizer, target)
 
     def _encode_sources(self, sources: Sequence[str]) -> Ragged:
         """Returns the ids of sources with their tags; raises ValueError for one too long."""
@@ -351,24 +336,23 @@ class Translator(Predictor):
         return encoded
 
     def _compute(
-        self, function: BatchFn, source: Ragged, target: Ragged, lengths: np.ndarray
+        self, function: ModelFn, source: Ragged, target: Ragged, lengths: np.ndarray
     ) -> list[np.ndarray]:
-        """Returns function(params, batch) of each pair, cut to its one of `lengths`."""
+        """Returns function(model, params, batch) of each pair, cut to its one of `lengths`."""
+        longest, compiled = np.maximum(source.lengths, target.lengths), self._compiled[function]
+        sizes = self.largest_bucket(), self.config.decoding.batch_size, self.replicas.size
+
+        def results() -> Iterator[tuple[np.ndarray, jax.Array]]:
+            for indices, bucket in plan_batches(longest, *sizes):
+                batch = scoring.one_pair_per_row(source, target, indices.ravel(), bucket)
+                yield indices.ravel(), compiled(self._params, split_rows(self.replicas, batch))
+
+        is_large = function is scoring.logits  # of which a device may not hold two
+        rows = self._each_row(results() if is_large else one_behind(results()))
         values = [np.zeros(0, np.float32)] * len(source)
-        results = self._results(function, source, target)
-        if function is not self._functions.logits:  # of which a device may not hold two
-            results = one_behind(results)
-        rows = counted(self._each_row(results), "scoring given texts", len(source))
-        for index, row in rows:
+        for index, row in counted(rows, "scoring given texts", len(source)):
             values[index] = row[: lengths[index]]
         return values
-
-    def _results(self, function: BatchFn, source: Ragged, target: Ragged) -> Results:
-        lengths = np.maximum(source.lengths, target.lengths)
-        sizes = self.largest_bucket(), self.config.decoding.batch_size, self.replicas.size
-        for indices, bucket in plan_batches(lengths, *sizes):
-            batch = one_pair_per_row(source, target, indices.ravel(), bucket)
-            yield indices.ravel(), function(self._params, split_rows(self.replicas, batch))
 
 
 def _check_pairs(sources: Sequence[str], targets: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Compares a run with the same model in another library, by random texts or images."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,7 +24,7 @@ from transformer.registry import task_kind
 
 TOLERANCE = 1e-3  # of the logarithm of a probability
 NUM_TEXTS, NUM_IMAGES = 8, 4
-LOCAL = {"local_files_only": True, "trust_remote_code": False}  # no code of a folder is run
+TOKENS, CLASSES = "log-probabilities of tokens", "log-probabilities of classes"
 
 
 def random_texts(tokenizer: Tokenizer) -> list[str]:
@@ -37,35 +37,25 @@ def random_texts(tokenizer: Tokenizer) -> list[str]:
 
 
 class _TransformersModel:
-    """A model and its tokenizer as the library transformers loads them."""
+    """A model, and what prepares its inputs, as the library transformers loads them."""
 
-    def __init__(self, folder: PathLike, auto_class: str, **languages: str) -> None:
+    def __init__(self, folder: PathLike, auto_class: str) -> None:
         self.torch, self.library = require("torch"), require("transformers")
         self.library.logging.set_verbosity_error()
         self.library.logging.disable_progress_bar()
-        self.folder, self.languages = folder, languages
-        self.model = self._load(auto_class, dtype=self.torch.float32).eval()
+        self.folder, self.load = folder, cache(self._load)
+        self.model = self.load(auto_class, dtype=self.torch.float32).eval()
 
     def _load(self, auto_class: str, **options: Any) -> Any:
+        """Returns what a class makes of the folder, no code of which is run."""
         load = getattr(self.library, auto_class).from_pretrained
-        return load(self.folder, **LOCAL, **options)
-
-    @cached_property
-    def tokenizer(self) -> Any:
-        """The tokenizer of the folder."""
-        return self._load("AutoTokenizer", **self.languages)
+        return load(self.folder, local_files_only=True, trust_remote_code=False, **options)
 
     def log_probs(self, **inputs: Any) -> np.ndarray:
         """Returns the log-probabilities that the model gives."""
         with self.torch.no_grad():
-            tensors = {name: self.torch.tensor(array) for name, array in inputs.items()}
+            tensors = {name: self.torch.as_tensor(array) for name, array in inputs.items()}
             return self.model(**tensors).logits.log_softmax(-1).numpy()
-
-    def pixels(self, images: np.ndarray) -> np.ndarray:
-        """Returns the pixels that the model takes of images of bytes [N, height, width, C]."""
-        processor = self._load("AutoImageProcessor")
-        options = dict(input_data_format="channels_last", return_tensors="np")
-        return processor([*images], **options)["pixel_values"]
 
 
 def check_transformers(run: Run, folder: PathLike) -> str:
@@ -76,12 +66,9 @@ def check_transformers(run: Run, folder: PathLike) -> str:
         return "not checked: the model has no head whose outputs could be compared"
     if missing := [name for name in ("torch", "transformers") if not find_spec(name)]:
         return f"not checked: that needs {' and '.join(missing)}"
-    auto_class, compare = COMPARISONS[kind]
-    data, languages = run.config.data, {}
-    if kind == "translation":
-        languages = {"src_lang": data.source_language, "tgt_lang": data.target_language}
+    auto_class, compared, compare = COMPARISONS[kind]
     try:
-        difference, compared = compare(run, _TransformersModel(folder, auto_class, **languages))
+        difference = compare(run, _TransformersModel(folder, auto_class))
     except Exception as error:  # whatever another library raises
         reason = reason_of(error)
         return f"not checked: transformers cannot use {folder} ({reason})"
@@ -93,65 +80,52 @@ def check_transformers(run: Run, folder: PathLike) -> str:
 
 def _encode(run: Run, other: _TransformersModel, text: str) -> tuple[list[int], list[int]]:
     """Returns the ids of a text for the run and for the other model."""
-    ids = encode_texts(run.tokenizers[0], [text], run.config.model)[0].tolist()
-    is_language_model = task_kind(run.config.task) == "language_model"
-    ids = ids[:-1] if is_language_model else ids
-    if isinstance(run.tokenizers[0], HuggingFaceTokenizer):
-        return ids, other.tokenizer(text).input_ids
-    ids = [run.tokenizers[0].special.eos, *ids] if is_language_model else ids
+    tokenizer, kind = run.tokenizers[0], task_kind(run.config.task)
+    ids = encode_texts(tokenizer, [text], run.config.model)[0].tolist()
+    ids = ids[:-1] if kind == "language_model" else ids
+    if isinstance(tokenizer, HuggingFaceTokenizer):
+        return ids, other.load("AutoTokenizer")(text).input_ids
+    ids = [tokenizer.special.eos, *ids] if kind == "language_model" else ids
     return ids, ids  # the folder has the run's ids
 
 
-def _compare_tokens(run: Run, other: _TransformersModel) -> tuple[float, str]:
-    """Compares the log-probabilities of the tokens of some texts.
-
-    A token is predicted by those before it, or in a masked language model by all, itself too.
-    """
-    difference, what = 0.0, "log-probabilities of tokens"
-    ahead = int(task_kind(run.config.task) == "language_model")
+def _compare_tokens(run: Run, other: _TransformersModel) -> float:
+    """Compares tokens of texts, predicted by those before or, in a masked model, by all."""
+    difference, ahead = 0.0, int(task_kind(run.config.task) == "language_model")
     for text in random_texts(run.tokenizers[0]):
-        ids, other_ids = _encode(run, other, text)
+        ids, other_ids = (np.array(row) for row in _encode(run, other, text))
         if len(ids) != len(other_ids):
-            return np.inf, what
-        logits: Any = run.model.apply({"params": run.params}, np.array([ids]), deterministic=True)
-        tables = (
-            np.asarray(jax.nn.log_softmax(logits))[0],
-            other.log_probs(input_ids=[other_ids])[0],
-        )
+            return np.inf
+        logits: Any = run.model.apply({"params": run.params}, ids[None], deterministic=True)
+        scores = np.asarray(jax.nn.log_softmax(logits))[0]
+        other_scores = other.log_probs(input_ids=other_ids[None])[0]
         places = np.arange(len(ids) - ahead)
-        scores, other_scores = (
-            table[places, np.array(row)[places + ahead]]
-            for table, row in zip(tables, (ids, other_ids), strict=True)
-        )
-        difference = max(difference, np.abs(scores - other_scores).max(initial=0.0))
-    return difference, what
+        scores = scores[places, ids[ahead:]] - other_scores[places, other_ids[ahead:]]
+        difference = max(difference, np.abs(scores).max(initial=0.0))
+    return difference
 
 
-def _compare_classes(run: Run, other: _TransformersModel) -> tuple[float, str]:
-    """Compares the log-probabilities of the classes of some texts or images."""
+def _compare_classes(run: Run, other: _TransformersModel) -> float:
+    """Compares the classes of some texts or images."""
     if task_kind(run.config.task) == "images":
         shape = NUM_IMAGES, *run.labels.image_shape
         images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-        inputs: Any = images / 255
-        expected = other.log_probs(pixel_values=other.pixels(images))
+        options = dict(input_data_format="channels_last", return_tensors="np")
+        pixels = other.load("AutoImageProcessor")([*images], **options)["pixel_values"]
+        inputs, expected = images / 255, other.log_probs(pixel_values=pixels)
     else:
         inputs = random_texts(run.tokenizers[0])
         rows = [other.log_probs(input_ids=[_encode(run, other, text)[1]]) for text in inputs]
         expected = np.concatenate(rows)
-    classified = Classifier(run).classify(inputs)
-    log_probs = np.log([[*each.probabilities.values()] for each in classified])
-    return np.abs(log_probs - expected).max(), "log-probabilities of classes"
+    log_probs = [[*each.probabilities.values()] for each in Classifier(run).classify(inputs)]
+    return np.abs(np.log(log_probs) - expected).max()
 
 
 def _score_translations(run: Run) -> tuple[list[str], list[list[str]], list[np.ndarray]]:
-    """Returns random sources, the pieces of random translations, and the log-probability of each.
-
-    The pieces have EOS at the end.
-    """
+    """Returns random sources, and pieces of translations to EOS with their log-probabilities."""
     source, target = run.tokenizers
     sources = [*map(Tags(run.config.data).put_on, random_texts(source))]
-    targets = random_texts(target)
-    scored = Translator(run).log_probs(sources, targets)
+    scored = Translator(run).log_probs(sources, random_texts(target))
     rows = zip(scored.values, scored.mask, strict=True)
     return sources, scored.pieces, [values[mask] for values, mask in rows]
 
@@ -172,17 +146,18 @@ def check_ctranslate2(run: Run, folder: PathLike) -> str:
     pieces = [tokenizer.pieces(ids)[:-1] for ids in tokenizer.encode(sources)]
     scored = engine.score_batch(pieces, [row[:-1] for row in targets])
     difference = _largest_difference(log_probs, [row.log_probs for row in scored])
-    return f"checked: log-probabilities of tokens within {difference:.1g}"
+    return f"checked: {TOKENS} within {difference:.1g}"
 
 
-def _compare_translations(run: Run, other: _TransformersModel) -> tuple[float, str]:
-    """Compares the log-probabilities of the tokens of some translations."""
+def _compare_translations(run: Run, other: _TransformersModel) -> float:
+    """Compares the tokens of some translations."""
     sources, targets, log_probs = _score_translations(run)
-    torch, tokenizer = other.torch, other.tokenizer
+    torch, data = other.torch, run.config.data
+    languages = {"src_lang": data.source_language, "tgt_lang": data.target_language}
+    tokenizer = other.load("AutoTokenizer", **languages)
     language = "".join(first_pieces(run.tokenizers[0]))
-    if not language.startswith(">>"):  # only MarianTokenizer does not add the language itself
-        language = ""
-    texts = [f"{language}{text}" for text in sources]
+    if language.startswith(">>"):  # only MarianTokenizer does not add the language itself
+        sources = [f"{language}{text}" for text in sources]
     ids = getattr(tokenizer, "target_encoder", None) or tokenizer.get_vocab()
     labels = [torch.tensor([ids[piece] for piece in row]) for row in targets]
     labels = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
@@ -190,19 +165,19 @@ def _compare_translations(run: Run, other: _TransformersModel) -> tuple[float, s
     if run.config.tokenizer.kind == "imported":
         silenced = other.model.generation_config.bad_words_ids or []
     with torch.no_grad():
-        batch = tokenizer(texts, return_tensors="pt", padding=True)
+        batch = tokenizer(sources, return_tensors="pt", padding=True)
         logits = other.model(**batch, labels=labels).logits
         logits[..., [words[0] for words in silenced if len(words) == 1]] = -torch.inf
         scores = logits.log_softmax(-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0].numpy()
-    return _largest_difference(log_probs, scores), "log-probabilities of tokens"
+    return _largest_difference(log_probs, scores)
 
 
-# By the kind of a task: the class of transformers, and (run, its model) -> (the largest difference
-# of a log-probability, what has been compared).
-COMPARISONS: dict[str, tuple[str, Callable[[Run, _TransformersModel], tuple[float, str]]]] = {
-    "translation": ("AutoModelForSeq2SeqLM", _compare_translations),
-    "masked_lm": ("AutoModelForMaskedLM", _compare_tokens),
-    "language_model": ("AutoModelForCausalLM", _compare_tokens),
-    "classification": ("AutoModelForSequenceClassification", _compare_classes),
-    "images": ("AutoModelForImageClassification", _compare_classes),
+# By the kind of a task: the class of transformers, what is compared, and what returns the largest
+# difference of a log-probability.
+COMPARISONS: dict[str, tuple[str, str, Callable[[Run, _TransformersModel], float]]] = {
+    "translation": ("AutoModelForSeq2SeqLM", TOKENS, _compare_translations),
+    "masked_lm": ("AutoModelForMaskedLM", TOKENS, _compare_tokens),
+    "language_model": ("AutoModelForCausalLM", TOKENS, _compare_tokens),
+    "classification": ("AutoModelForSequenceClassification", CLASSES, _compare_classes),
+    "images": ("AutoModelForImageClassification", CLASSES, _compare_classes),
 }

@@ -15,10 +15,10 @@ from transformer.checkpoint.restore import Run, restore
 from transformer.files.reading import reason_of
 from transformer.files.storage import is_remote, locate
 from transformer.interop.check import check_ctranslate2, check_transformers
-from transformer.interop.ctranslate2.write import check_quantization, save_ctranslate2
+from transformer.interop.ctranslate2 import check_quantization, save_ctranslate2
 from transformer.interop.huggingface import bert, gpt2
 from transformer.interop.huggingface.write_marian import save_marian
-from transformer.interop.jax_program.write import export_program
+from transformer.interop.jax_program import export_program
 from transformer.interop.portable_model import PortableModel
 from transformer.interop.weights.named_arrays import export_parameters, flat_parameters
 from transformer.interop.writing import search_notes
@@ -56,52 +56,42 @@ def export_model(
 
     Raises ValueError if the format cannot hold the run, naming every reason, or for a wrong option.
     """
-    _check_options(format, quantization)
-    target = locate(folder)
-    if is_remote(target) and format in LOCAL:
-        raise ValueError(f"{format} needs a local folder, not {target}; copy that there.")
-    with new_folder(target) as place:
-        if format == "run":
-            said = [export(workdir, place, checkpoint)]
-        elif format == "safetensors":
-            said = [export_parameters(restore(workdir, checkpoint), place)]
-        elif format == "program":
-            said = [export_program(restore(workdir, checkpoint), place)]
-        elif format == "ctranslate2":
-            run = restore(workdir, checkpoint)
-            said = [save_ctranslate2(as_written(run), Path(place), quantization)]
-            said += search_notes(run.config.decoding, "CTranslate2")
-            said += [check_ctranslate2(run, place)] if check else []
-        else:
-            said = _save_huggingface(restore(workdir, checkpoint), Path(place), check=check)
-    return [f"{target}: {said[0]}", *said[1:]]
-
-
-def _check_options(format: str, quantization: str) -> None:
-    """Raises ValueError for an unknown format, or an option that it does not have."""
     if format not in get_args(Format):
         raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format}.")
     if quantization and format != "ctranslate2":
         raise ValueError(f"quantization={quantization} is for ctranslate2, not for {format}.")
     if quantization:
         check_quantization(quantization)
+    target = locate(folder)
+    if is_remote(target) and format in LOCAL:
+        raise ValueError(f"{format} needs a local folder, not {target}; copy that there.")
+    with new_folder(target) as place:
+        if format == "run":
+            said = [export(workdir, place, checkpoint)]
+        else:
+            said = _write(restore(workdir, checkpoint), place, format, quantization, check=check)
+    return [f"{target}: {said[0]}", *said[1:]]
 
 
-def _save_huggingface(run: Run, folder: Path, *, check: bool) -> list[str]:
-    """Writes a folder of Hugging Face with the model of a run's task; returns what to say."""
+def _write(
+    run: Run, place: epath.Path, format: Format, quantization: str, *, check: bool
+) -> list[str]:
+    """Writes a folder in a format of others; returns what to say."""
+    if format == "safetensors":
+        return [export_parameters(run, place)]
+    if format == "program":
+        return [export_program(run, place)]
+    model = PortableModel(run.config, flat_parameters(run.params), run.tokenizers, run.labels)
+    if format == "ctranslate2":
+        said = [save_ctranslate2(model, Path(place), quantization)]
+        said += search_notes(run.config.decoding, "CTranslate2")
+        return [*said, check_ctranslate2(run, place)] if check else said
     kind = task_kind(run.config.task)
     if kind not in HUGGINGFACE:
-        raise ValueError(
-            f"No model of Hugging Face holds a run of {kind}: use the format safetensors."
-        )
+        raise ValueError(f"No model of Hugging Face holds {kind}: use the format safetensors.")
     name, write = HUGGINGFACE[kind]
-    said = [f"{name} of Hugging Face", *write(as_written(run), folder)]
-    return [*said, check_transformers(run, folder)] if check else said
-
-
-def as_written(run: Run) -> PortableModel:
-    """Returns a run as the writers of other systems' formats take it."""
-    return PortableModel(run.config, flat_parameters(run.params), run.tokenizers, run.labels)
+    said = [f"{name} of Hugging Face", *write(model, Path(place))]
+    return [*said, check_transformers(run, place)] if check else said
 
 
 @contextmanager
@@ -117,9 +107,8 @@ def new_folder(target: epath.Path) -> Generator[epath.Path]:
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = TemporaryDirectory(
-            prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
-        )
+        options = dict(dir=target.parent, ignore_cleanup_errors=True)
+        temporary = TemporaryDirectory(prefix=f".{target.name}.", **options)
     except OSError as error:
         raise ValueError(
             f"{target} cannot be written ({reason_of(error)}); name another."

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
-from etils import epath
 from etils.epath import PathLike
 from flax.traverse_util import unflatten_dict
 
@@ -17,25 +16,22 @@ from transformer.checkpoint.restore import (
     smallest_batch,
 )
 from transformer.console import phase
-from transformer.files.storage import is_remote, locate
+from transformer.files.storage import locate
 from transformer.interop.check import check_transformers
 from transformer.interop.export_model import new_folder
 from transformer.interop.huggingface import bert, gpt2, vit
 from transformer.interop.huggingface.seq2seq import read_seq2seq
-from transformer.interop.marian.read import read_marian
+from transformer.interop.marian import read_marian
 from transformer.interop.portable_model import PortableModel
-from transformer.interop.settings import read_settings
+from transformer.interop.settings import naming, read_settings
 from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
 from transformer.workdir import WorkDir
 
+Reader = Callable[[PathLike, str, str], PortableModel]
 # By the model_type of config.json.
-TRANSLATION = ("marian", "m2m_100", "mbart")
-ONE_STACK: dict[str, Callable[[PathLike], PortableModel]] = {
-    "bert": bert.read,
-    "gpt2": gpt2.read,
-    "vit": vit.read,
-}
+TRANSLATION: dict[str, Reader] = dict.fromkeys(("marian", "m2m_100", "mbart"), read_seq2seq)
+ONE_STACK = {"bert": bert.read, "gpt2": gpt2.read, "vit": vit.read}
 CLASSES = {
     "translation": "Translator",
     "classification": "Classifier",
@@ -70,66 +66,57 @@ def import_model(
     Returns sentences that say what was done. Raises ValueError for a folder that is damaged or
     incomplete, or whose model cannot be computed here, and if `workdir` is not empty.
     """
-    target = locate(workdir)
+    target, check_file = locate(workdir), Path(folder) / "config.json"
     with new_folder(target) as place:
         with phase(f"reading {folder}"):
             imported = read_folder(folder, source_language, target_language)
-        notes, config = imported.notes, imported.config
+        said, config = imported.notes, imported.config
         size = write_run(imported, WorkDir(place))
         del imported  # the check loads both sides
-        checked = [_check(folder, place)] if check else []
+        if check and not check_file.is_file():
+            said.append("not checked: that would need Marian itself")
+        elif check:
+            with phase("comparing with transformers"):
+                said.append(check_transformers(restore(place, dtype="float32"), folder))
     kind, data = task_kind(config.task), config.data
     what = kind.replace("_", " ")
     if kind == "translation":
         what += f" from {data.source_language} to {data.target_language}"
-    return [f"{target}: {what}, {size}, of {folder}", *notes, *checked, *_uses(target, kind)]
-
-
-def _check(folder: PathLike, run: epath.Path) -> str:
-    """Returns a sentence on how a run compares with the model that it was made of."""
-    if not (Path(folder) / "config.json").is_file():
-        return "not checked: that would need Marian itself"
-    with phase("comparing with transformers"):
-        return check_transformers(restore(run, dtype="float32"), folder)
+        said.append(f"translate: python eval.py --workdir={target} --input=FILE --output=FILE")
+    if kind in CLASSES:
+        said.append(f'in Python: transformer.{CLASSES[kind]}.from_checkpoint("{target}")')
+    task = " --config.task=classification" if kind == "masked_lm" else ""
+    fine_tune = f"python train.py --config=configs/fine_tune.py:{target} --workdir=NEW{task}"
+    said.append(f"fine-tune: {fine_tune} --config.data.corpus=CORPUS")
+    return [f"{target}: {what}, {size}, of {folder}", *said]
 
 
 def read_folder(
     folder: PathLike, source_language: str = "", target_language: str = ""
 ) -> PortableModel:
     """Reads a folder of any system that is known; see `import_model` for arguments and errors."""
-    try:
-        return _read_known(folder, source_language, target_language)
-    except ValueError as error:
-        named = str(error) if str(folder) in str(error) else f"{folder}: {error}"
-        raise ValueError(named) from None
+    with naming(folder):
+        return _read_known(Path(folder), source_language, target_language)
 
 
-def _read_known(folder: PathLike, source_language: str, target_language: str) -> PortableModel:
-    path = Path(folder)
-    if is_remote(folder) or not path.is_dir():
-        raise ValueError(f"{folder} is no local folder: name one that holds a model.")
-    if not (path / "config.json").is_file():
-        if not (path / "decoder.yml").is_file():
-            raise ValueError(
-                f"{folder} holds no model that is known: neither config.json, as Hugging Face has, "
-                f"nor decoder.yml, as Marian has."
-            )
-        return read_marian(folder, source_language, target_language)
+def _read_known(folder: Path, *languages: str) -> PortableModel:
+    if not folder.is_dir():
+        raise ValueError("This is no local folder: name one that holds a model.")
+    if not (folder / "config.json").is_file():
+        if (folder / "decoder.yml").is_file():
+            return read_marian(folder, *languages)
+        raise ValueError("It has neither config.json, as Hugging Face has, nor decoder.yml.")
     settings = read_settings(folder)
-    kind = settings.get("model_type")
+    kind = str(settings.get("model_type"))
     if kind in TRANSLATION:
-        return read_seq2seq(folder, source_language, target_language)
+        return TRANSLATION[kind](folder, *languages)
+    if "model_type" not in settings and "task" in settings:
+        raise ValueError("This is a work directory of this package, not a model of another system.")
     if kind not in ONE_STACK:
-        is_run = "task" in settings and "model_type" not in settings
         known = ", ".join([*TRANSLATION, *ONE_STACK])
-        raise ValueError(
-            f"{folder} is a work directory of this package, not a model of another system."
-            if is_run
-            else f"{folder} holds a model of type {kind}, which is not known; known are {known}, "
-            f"and folders of Marian with decoder.yml."
-        )
-    if source_language or target_language:
-        raise ValueError(f"{folder} holds a model of type {kind}, which has no languages.")
+        raise ValueError(f"A model of type {kind} is not known; known are {known}.")
+    if any(languages):
+        raise ValueError(f"It holds a model of type {kind}, which has no languages.")
     return ONE_STACK[kind](folder)
 
 
@@ -150,16 +137,3 @@ def write_run(imported: PortableModel, run: WorkDir) -> str:
         save_vocabularies(run, imported.tokenizers, imported.labels)
         write_checkpoint(run, config, params, step=0)
     return count_parameters(params)
-
-
-def _uses(run: epath.Path, kind: str) -> list[str]:
-    """Returns how to use the run, a line each."""
-    uses = []
-    if kind in CLASSES:
-        uses.append(f'in Python: transformer.{CLASSES[kind]}.from_checkpoint("{run}")')
-    if kind == "translation":
-        uses.append(f"translate: python eval.py --workdir={run} --input=FILE --output=FILE")
-    fine_tune = f"python train.py --config=configs/fine_tune.py:{run} --workdir=NEW"
-    if kind == "masked_lm":
-        fine_tune += " --config.task=classification"
-    return [*uses, f"fine-tune: {fine_tune} --config.data.corpus=CORPUS"]

@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,16 @@ ACTIVATIONS = {
     "silu": "swish",
     "swish": "swish",
 }
+
+
+@contextmanager
+def naming(file: PathLike) -> Generator[None]:
+    """Puts the name of a file before what a ValueError in the block says, if it lacks that."""
+    try:
+        yield
+    except ValueError as error:
+        named = str(error) if str(file) in str(error) else f"{file}: {error}"
+        raise ValueError(named) from None
 
 
 def read_settings(folder: PathLike, name: str = "config.json") -> dict[str, Any]:
@@ -66,33 +77,26 @@ class SettingsTable:
 
     def read(self, settings: Mapping[str, Any], file: PathLike = "config.json") -> dict[str, Any]:
         """Returns the settings of `ModelConfig`; raises ValueError, naming all that are wrong."""
-        self._check(settings, file)
-        theirs = {ours: name for name, ours in self.names.items()}
-        width, heads = theirs["d_model"], theirs["num_heads"]
-        if settings[width] % settings[heads]:
-            raise ValueError(
-                f"{file} has {width}={settings[width]}, which does not divide into "
-                f"{heads}={settings[heads]}; restore it."
-            )
         given = {name: value for name, value in settings.items() if value is not None}
-        complete = {**self.defaults, **given}
-        values = {ours: complete[name] for name, ours in self.names.items()}
-        return values | {"activation": ACTIVATIONS[values["activation"]]}
-
-    def _check(self, settings: Mapping[str, Any], file: PathLike) -> None:
         sizes = [name for name in self.names if name not in self.defaults]
-        if wrong := [name for name in sizes if not is_count(settings.get(name))]:
+        if wrong := [name for name in sizes if not is_count(given.get(name))]:
             raise ValueError(f"{file} lacks a positive number as {', '.join(wrong)}; restore it.")
-        activation = next(name for name, ours in self.names.items() if ours == "activation")
+        theirs = {ours: name for name, ours in self.names.items()}
         refused = [
-            f"{name}={settings[name]!r} (possible: {', '.join(map(str, values))})"
-            for name, values in {activation: [*ACTIVATIONS], **self.possible}.items()
-            if settings.get(name) is not None and settings[name] not in values
+            f"{name}={given[name]!r} (possible: {', '.join(map(str, values))})"
+            for name, values in {theirs["activation"]: [*ACTIVATIONS], **self.possible}.items()
+            if name in given and given[name] not in values
         ]
-        if refused:
-            raise ValueError(
-                f"{file} has settings that no model of this package has: {'; '.join(refused)}."
+        if given[theirs["d_model"]] % given[theirs["num_heads"]]:
+            refused.append(
+                " that does not divide by ".join(
+                    f"{theirs[ours]}={given[theirs[ours]]}" for ours in ("d_model", "num_heads")
+                )
             )
+        if refused:
+            raise ValueError(f"{file}: no model of this package has {'; '.join(refused)}.")
+        values = {ours: {**self.defaults, **given}[name] for name, ours in self.names.items()}
+        return values | {"activation": ACTIVATIONS[values["activation"]]}
 
     def write(self, model: ModelConfig) -> dict[str, Any]:
         """Returns the settings of a model by their names."""
@@ -105,9 +109,8 @@ class SettingsTable:
 
 def name_languages(config: Config, languages: tuple[str, str]) -> None:
     """Sets the languages of source and target that are known, and not ""."""
-    source, target = languages
-    config.data.source_language = source or config.data.source_language
-    config.data.target_language = target or config.data.target_language
+    config.data.source_language = languages[0] or config.data.source_language
+    config.data.target_language = languages[1] or config.data.target_language
 
 
 def class_names(settings: Mapping[str, Any], count: int) -> list[str]:

@@ -1,8 +1,8 @@
 """What writers of translation models have in common: what they cannot hold, and vocabularies."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import jinja2
@@ -14,6 +14,13 @@ from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, To
 from transformer.files.storage import PathLike, write_atomically
 from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import POSITION_ENCODINGS, task_kind
+
+HELD: dict[str, Sequence[Any]] = {  # by all other systems
+    "model.block": ("transformer",),
+    "model.feed_forward": ("plain",),
+    "model.norm_type": ("layer_norm",),
+    "model.attention": ("scaled_dot_product", "fused"),
+}
 
 
 def check_holds(
@@ -31,21 +38,14 @@ def check_holds(
     reasons: what else it cannot hold.
     """
     model, values = config.model, config.values()
-    widths = (model.d_model // model.num_heads,) * 2
-    known = [name for name in POSITION_ENCODINGS.built_in if name == model.positions]
-    wrong = {
-        f"task={config.task}": task_kind(config.task) != task,
-        f"model.block={model.block}": model.block != "transformer",
-        f"model.feed_forward={model.feed_forward}": model.feed_forward != "plain",
-        f"model.norm_type={model.norm_type}": model.norm_type != "layer_norm",
-        f"model.attention={model.attention}": model.attention
-        not in ("scaled_dot_product", "fused"),
-        f"model.positions={model.positions}": not known or acts_in_attention(model),
-        f"heads of {model.widths_of_head}, not d_model / num_heads": model.widths_of_head != widths,
-        **{f"{name}={values[name]}": values[name] != needed[name] for name in needed},
-        **dict.fromkeys(reasons, True),
-    }
-    if refused := [reason for reason, is_wrong in wrong.items() if is_wrong]:
+    possible = HELD | {name: [value] for name, value in needed.items()}
+    possible["task"] = [config.task] if task_kind(config.task) == task else []
+    if model.positions not in POSITION_ENCODINGS.built_in or acts_in_attention(model):
+        possible["model.positions"] = []
+    refused = [f"{name}={values[name]}" for name in possible if values[name] not in possible[name]]
+    if model.widths_of_head != (model.d_model // model.num_heads,) * 2:
+        refused.append(f"heads of {model.widths_of_head}, not d_model / num_heads")
+    if refused := [*refused, *reasons]:
         raise ValueError(f"{format_name} cannot hold {', '.join(refused)}; {way_out}.")
 
 
@@ -62,8 +62,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     """Returns the piece of every id; raises ValueError if two ids have the same one."""
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     if len({*pieces}) < len(pieces):
-        seen: set[str] = set()
-        double = next(piece for piece in pieces if piece in seen or seen.add(piece))
+        double = Counter(pieces).most_common(1)[0][0]
         raise ValueError(
             f"The vocabulary has {double!r} as a control token and as a piece of text, and other "
             f"systems know tokens by their names: use the format program or safetensors."
@@ -73,10 +72,9 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 def sentencepiece_files(tokenizers: Sequence[Tokenizer]) -> dict[str, bytes]:
     """Returns source.spm and target.spm, the SentencePiece models; none for other tokenizers."""
-    sides = dict(zip(("source.spm", "target.spm"), tokenizers, strict=True))
     return {
         name: tokenizer.model
-        for name, tokenizer in sides.items()
+        for name, tokenizer in zip(("source.spm", "target.spm"), tokenizers, strict=True)
         if isinstance(tokenizer, SentencePieceTokenizer | PieceListTokenizer)
     }
 
@@ -86,21 +84,16 @@ def first_pieces(tokenizer: Tokenizer) -> list[str]:
     return tokenizer.pieces(tokenizer.encode([""])[0][:-1])
 
 
-@cache
-def _templates() -> jinja2.Environment:
-    """Returns the README.md of each format, which are plain text and no web pages."""
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("transformer.interop", "."),
+def render(template: str, **values: Any) -> str:
+    """Returns a README.md: the template "ctranslate2.md.jinja" with `values` filled in."""
+    templates = jinja2.Environment(  # of plain text, which is no web page
+        loader=jinja2.PackageLoader("transformer.interop", "readmes"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-
-
-def render(template: str, **values: Any) -> str:
-    """Returns a README.md: the template "ctranslate2/readme.md.jinja" with `values` filled in."""
-    return _templates().get_template(template).render(values)
+    return templates.get_template(template).render(values)
 
 
 def is_gnmt(decoding: DecodingConfig) -> bool:
@@ -125,8 +118,3 @@ def search_notes(decoding: DecodingConfig, engine: str) -> list[str]:
             f"power of n: README.md chooses by the run's rule among the translations that it finds."
         )
     return notes
-
-
-def longest_translation(config: Config) -> int:
-    """Returns the most tokens that a source, or a translation of one, has in our search."""
-    return max(256, config.data.row_length) + config.decoding.max_extra_length

@@ -234,7 +234,7 @@ class MultiHeadAttention(nn.Module):
         if query.shape[1] > 1:
             logits = jnp.einsum("BWNH,BNHS->BNWS", query, key, preferred_element_type=jnp.float32)
             logits = logits if bias is None else logits + bias
-            return self._join_heads(attend(logits, value, mask, None).swapaxes(1, 2))
+            return self._join_heads(attend(logits, value, mask))
         # Products of a vector: without the axis W they are a third faster.
         logits = jnp.einsum("BNH,BNHS->BNS", query[:, 0], key, preferred_element_type=jnp.float32)
         logits = logits if bias is None else logits + bias[:, :, 0]

@@ -85,25 +85,24 @@ def dot_product_attention(
 
     It is "dot" of Luong et al. (arXiv 1508.04025). docs/benchmarks.md shows what the scale is for.
     """
-    query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))  # heads first: no strides
     logits = attention_logits(query, key)
     logits = logits if bias is None else logits + bias
-    return attend(logits, value, mask, dropout).swapaxes(1, 2)
+    return attend(logits, value.swapaxes(1, 2), mask, dropout)
 
 
 def attention_logits(query: jax.Array, key: jax.Array) -> jax.Array:
-    """Returns QKᵀ in float32: [..., T, H] and [..., S, H] -> [..., T, S]."""
-    return jnp.einsum("...TH,...SH->...TS", query, key, preferred_element_type=jnp.float32)
+    """Returns QKᵀ in float32: [B, T, N, H] and [B, S, N, H] -> [B, N, T, S]."""
+    query, key = query.swapaxes(1, 2), key.swapaxes(1, 2)  # heads first: no strides
+    return jnp.einsum("BNTH,BNSH->BNTS", query, key, preferred_element_type=jnp.float32)
 
 
 def attend(
-    logits: jax.Array, value: jax.Array, mask: Array | None, dropout: WeightsDropout | None
+    logits: jax.Array, value: jax.Array, mask: Array | None, dropout: WeightsDropout | None = None
 ) -> jax.Array:
-    """Returns softmax(logits)V: [..., T, S] float32 and [..., S, H] -> [..., T, H]."""
+    """Returns softmax(logits)V: [B, N, T, S] float32 and [B, N, S, H] -> [B, T, N, H]."""
     weights = masked_softmax(logits, mask).astype(value.dtype)
-    if dropout is not None:
-        weights = dropout(weights)
-    return jnp.einsum("...TS,...SH->...TH", weights, value)
+    weights = weights if dropout is None else dropout(weights)
+    return jnp.einsum("BNTS,BNSH->BNTH", weights, value).swapaxes(1, 2)
 
 
 def masked_softmax(logits: jax.Array, mask: Array | None) -> jax.Array:

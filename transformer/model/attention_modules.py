@@ -27,7 +27,7 @@ class AttentionModule(nn.Module):
         mask: broadcastable to [B, N, T, S]; it is applied afterwards.
         """
         del mask
-        return attention_logits(*_heads_first(query * query.shape[-1] ** -0.5, key))
+        return attention_logits(query * query.shape[-1] ** -0.5, key)
 
     def weights(self, logits: jax.Array, *, deterministic: bool) -> jax.Array:
         """Returns the weights of the values [B, N, T, S] of logits [B, N, T, S], masked."""
@@ -50,10 +50,6 @@ class AttentionModule(nn.Module):
         return jnp.einsum("BNTS,BNSH->BNTH", weights, value.swapaxes(1, 2)).swapaxes(1, 2)
 
 
-def _heads_first(*arrays: jax.Array) -> tuple[jax.Array, ...]:
-    return tuple(x.swapaxes(1, 2) for x in arrays)
-
-
 class GeneralAttention(AttentionModule):
     """softmax(QWKᵀ)V, a matrix W [N, H, H]: "general" of Luong et al. (arXiv 1508.04025).
 
@@ -65,7 +61,7 @@ class GeneralAttention(AttentionModule):
         identity = jnp.broadcast_to(jnp.eye(width) * width**-0.5, (num_heads, width, width))
         matrix = self.param("matrix", lambda rng: identity).astype(query.dtype)
         query = jnp.einsum("BTNH,NHK->BTNK", query, matrix)
-        return attention_logits(*_heads_first(query, key))
+        return attention_logits(query, key)
 
 
 class AdditiveAttention(AttentionModule):
@@ -78,7 +74,7 @@ class AdditiveAttention(AttentionModule):
     def logits(self, query: jax.Array, key: jax.Array, mask: Array | None) -> jax.Array:
         init = nn.initializers.normal(query.shape[-1] ** -0.5)
         vector = self.param("vector", init, query.shape[2:])
-        return _additive_logits(*_heads_first(query, key), vector)
+        return _additive_logits(query.swapaxes(1, 2), key.swapaxes(1, 2), vector)
 
 
 class ContentAttention(AttentionModule):
@@ -92,7 +88,7 @@ class ContentAttention(AttentionModule):
         init = nn.initializers.constant(math.log(10))
         sharpness = jnp.exp(self.param("log_sharpness", init, query.shape[2:3]))
         query = _unit(query) * sharpness[:, None].astype(query.dtype)
-        return attention_logits(*_heads_first(query, _unit(key)))
+        return attention_logits(query, _unit(key))
 
 
 def _unit(x: jax.Array) -> jax.Array:

@@ -83,5 +83,5 @@ def training_flops(
     depth, softmax = config.depth(is_decoder=True), target * config.d_model * target_vocab_size
     decoder = replace(config, num_layers=depth)
     outputs = float((depth * to_source + softmax).sum())
-    flops = stack_flops(config, source) + stack_flops(decoder, target, causal=True, outputs=outputs)
-    return flops
+    encoder_flops = stack_flops(config, source)
+    return encoder_flops + stack_flops(decoder, target, causal=True, outputs=outputs)

@@ -209,13 +209,9 @@ class Stack(nn.Module):
             x = self._scan_or_remat(x, inputs)
         return self._finish(x)
 
-    def _unbound_block(self) -> Block:
-        """Returns a block that is a pure function of weights that it is given."""
-        return BLOCKS[self.config.block](self.config, self.cross_attention, parent=None)
-
     def _scan_or_remat(self, x: jax.Array, inputs: dict[str, Any]) -> jax.Array:
         """Applies the blocks as a pure function of their weights, scanned or recomputed."""
-        unbound, deterministic = self._unbound_block(), inputs["deterministic"]
+        unbound, deterministic = self.layer[0].clone(parent=None), inputs["deterministic"]
 
         def call(x: jax.Array, layer: tuple[Any, jax.Array]) -> tuple[Any, None]:
             params, rng = layer
@@ -269,7 +265,7 @@ class Stack(nn.Module):
         inputs: dict[str, Any] = dict(mask=ancestor_mask(ancestors), encoded_mask=encoded_mask)
         if acts_in_attention(self.config):
             inputs["positions"] = jnp.full(len(x), column) if positions is None else positions
-        unbound = self._unbound_block()
+        unbound = self.layer[0].clone(parent=None)  # a pure function of weights that it is given
 
         @jax.jit  # traced once for all blocks
         def step(params: Any, x: jax.Array, cache: KVCache, encoded: Any) -> Any:

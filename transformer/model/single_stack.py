@@ -61,10 +61,8 @@ class CausalLM(StackModel):
         ancestors: jax.Array,
         encoded: tuple[()],
     ) -> tuple[jax.Array, list[KVCache]]:
-        """Returns (logits [B, W, V] of the token after `tokens`, the cache that includes these).
+        """Returns (logits [B, W, V], cache), as `Transformer.decode_step` without a source.
 
-        tokens [B, W], which stand at `positions` [B] of their sentences and are written into
-        `column` of the cache; ancestors [B, W, L]: see `attention.ancestor_mask`.
         Control tokens but EOS, which stand for no text, have the logit -inf.
         """
         x = self.tokens(tokens, positions[:, None], deterministic=True)

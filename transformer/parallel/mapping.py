@@ -47,14 +47,10 @@ def make_parallel(config: Config, devices: Sequence[jax.Device] | None = None) -
     """
     devices = list(jax.devices() if devices is None else devices)
     shape = mesh_shape(config.mesh, len(devices))
-    for name, size, axis in (
-        ("model.num_heads", config.model.num_heads, "tensor"),
-        ("model.d_ff", config.model.d_ff, "tensor"),
-        ("model.d_model", config.model.d_model, "fsdp"),
-    ):
-        if size % shape[axis]:
+    for name, axis in {"num_heads": "tensor", "d_ff": "tensor", "d_model": "fsdp"}.items():
+        if (size := getattr(config.model, name)) % shape[axis]:
             raise ValueError(
-                f"mesh.{axis} ({shape[axis]}) must divide {name} ({size}); change one of them."
+                f"mesh.{axis} ({shape[axis]}) must divide model.{name} ({size}); change one."
             )
     return Parallel(devices, tuple(shape.values()), is_pmapped=config.parallelism == "pmap")
 

@@ -18,7 +18,6 @@ from transformer.search.decoding import Array, Limits, SearchMethod, StepFn
 from transformer.search.options import SearchOptions
 from transformer.search.slots import (
     NONE,
-    Results,
     Sentences,
     Slots,
     advance,
@@ -62,9 +61,7 @@ class SearchPrograms:
             slots = start_slots(method, nobody, cache, length)
             return slots._replace(column=zeros[: replicas.size])
 
-        def advance_queue(
-            params: Params, slots: Slots, queue: Sentences, max_free: Array
-        ) -> tuple[Slots, Results]:
+        def search(params: Params, slots: Slots, queue: Sentences, max_free: Array) -> Any:
             make = partial(make_step_fn, model, params)
             return advance_slots(method, make, slots, queue, max_free[0])
 
@@ -74,9 +71,7 @@ class SearchPrograms:
         self.empty_slots = jax.jit(empty_slots, static_argnums=1, out_shardings=on_devices)
         self.encode = self._compile(encode, (replicated, split, split))
         specs = (replicated, split, split, split)
-        self.advance = self._compile(
-            advance_queue, specs, donate=(1,)
-        )  # slots are updated in place
+        self.advance = self._compile(search, specs, donate=(1,))  # slots are updated in place
 
     def _compile(
         self, function: Callable[..., Any], in_specs: tuple[P, ...], donate: tuple[int, ...] = ()

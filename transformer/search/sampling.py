@@ -139,5 +139,5 @@ def make_rngs(seed: int, inputs: np.ndarray) -> np.ndarray:
 
 
 @jax.jit
-def _fold_in(seed: int | jax.Array, numbers: jax.Array | np.ndarray) -> jax.Array:
+def _fold_in(seed: int | Array, numbers: Array) -> jax.Array:
     return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.PRNGKey(seed), numbers)

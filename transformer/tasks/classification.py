@@ -1,20 +1,22 @@
 """The tasks of classifying sentences, and each word of a sentence: entities, parts of speech."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from etils.epath import PathLike
 
 from transformer.checkpoint.train_state import Params
-from transformer.config import Config, DataConfig
+from transformer.config import Config
 from transformer.console import quantity
 from transformer.data.corpora.cleaning import length_warnings
+from transformer.data.files.labels import FILE, Labels
 from transformer.data.files.texts import (
-    LabelledTexts,
     load_evaluation_examples,
     load_labelled_words,
     load_training_examples,
@@ -27,12 +29,61 @@ from transformer.data.rows.encoded_texts import (
 )
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
-from transformer.evaluation.classification import entities, evaluate_tagger
-from transformer.inference.encoders import Tagger
+from transformer.evaluation.classification import entities, evaluate_classifier, evaluate_tagger
+from transformer.evaluation.scores import TaskScores
+from transformer.inference.encoders import Classifier, Tagger
 from transformer.model.costs import StepCost, stack_flops
+from transformer.model.loss import Sums
 from transformer.parallel.mapping import Parallel
-from transformer.tasks.labelled import LabelledTask
+from transformer.tasks.task import Metrics, Task
 from transformer.workdir import WorkDir
+
+
+class LabelledTask(Task):
+    """Validates by accuracy; a subclass's constructor also sets `labels` and `validation`."""
+
+    selection_key, higher_is_better = "validation_accuracy", True
+    predictor = Classifier
+    score: ClassVar[Callable[..., TaskScores]] = staticmethod(evaluate_classifier)
+    # (examples, labels, …) of (DataConfig, split, classes); each label must be one of the classes
+    load_split: Any
+    validation: tuple[Any, Sequence[str]]  # examples as `Classifier.classify` takes them, labels
+
+    def _load_or_make_labels(
+        self, labels: Sequence[str], image_shape: Sequence[int] = ()
+    ) -> Labels:
+        """Returns the classes of a run that has begun, or those of `labels`.
+
+        A run that starts from a classifier takes its classes if `labels` are among them.
+        """
+        if self.workdir.has_run:
+            return Labels.load(self.workdir.path)
+        new = Labels.from_labels(labels, image_shape)
+        if self._source and (self._source / FILE).is_file():
+            former = Labels.load(self._source.path)
+            if former.image_shape == new.image_shape and set(new.names) <= set(former.names):
+                return former
+        return new
+
+    def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
+        """Returns (metrics, every text with what it should have been given and what it was)."""
+        with self._predicting(params) as classifier:
+            result = self.score(classifier, *self.validation, "validation")
+        metrics = self.evaluate_loss(params)
+        metrics |= {f"validation_{name}": score.value for name, score in result.scores.items()}
+        rows = [list(row.values())[:3] for row in result.rows]
+        return metrics, [
+            f"    {text}\n    = {label}\n    > {answer}" for text, label, answer in rows if text
+        ]
+
+    @classmethod
+    def score_split(
+        cls, path: PathLike, checkpoint: str, split: str, *, corpus: str = "", **options: Any
+    ) -> TaskScores:
+        classifier = cls.predictor.from_checkpoint(path, checkpoint, **options)
+        data = replace(classifier.config.data, corpus=corpus or classifier.config.data.corpus)
+        examples, labels = cls.load_split(data, split, classifier.labels.names)[:2]
+        return cls.score(classifier, examples, labels, f"{data.corpus} {split}")
 
 
 class ClassificationTask(LabelledTask):
@@ -43,6 +94,8 @@ class ClassificationTask(LabelledTask):
     """
 
     training_batches: PackedBatches
+    load_training: Any = staticmethod(load_training_examples)  # texts, labels, repairs
+    load_split = staticmethod(load_evaluation_examples)
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -50,15 +103,16 @@ class ClassificationTask(LabelledTask):
         texts, labels, problems = self.load_training(data)
         self.labels = self._load_or_make_labels(self.names_in(labels))
         self.tokenizer = self._load_or_train_tokenizer(sides(texts, config.model))
-        self.validation = self.load_split(data, data.validation_split, self.labels.names)
-        self.test_examples = self.load_split(data, data.test_split, self.labels.names)
+        self.validation = self.load_split(data, data.validation_split, self.labels.names)[:2]
+        self.load_split(data, data.test_split, self.labels.names)  # else it fails after training
         self.tokenizers = (self.tokenizer,)
         self.model = self._make_model()
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
         self.training_batches, skipped = self._pack(texts, labels, num_rows)
         self.num_skipped = problems + skipped
+        texts, labels = self.validation
         self.validation_batches, self.num_skipped_validation = self._pack(
-            *self.validation, -(-num_rows // training.accumulate_steps)
+            texts, labels, -(-num_rows // training.accumulate_steps)
         )
 
     def _pack(
@@ -84,20 +138,9 @@ class ClassificationTask(LabelledTask):
         return encode_texts(self.tokenizer, texts, self.config.model), target
 
     @staticmethod
-    def load_training(data: DataConfig) -> LabelledTexts:
-        """Reads the training split."""
-        return load_training_examples(data)
-
-    @staticmethod
     def names_in(labels: Sequence[str]) -> Sequence[str]:
         """Returns the names of classes that the labels of texts hold."""
         return labels
-
-    @staticmethod
-    def load_split(
-        data: DataConfig, split: str, classes: Sequence[str]
-    ) -> tuple[list[str], list[str]]:
-        return load_evaluation_examples(data, split, classes)
 
     def training_contents(self) -> list[Any]:
         sides = self.training_batches.source, self.training_batches.target
@@ -115,18 +158,12 @@ class ClassificationTask(LabelledTask):
         length, num_targets = batches.shape
         fill = (batches[0].input_segments != 0).mean()
         lines = self._lines(
-            f": {len(batches.source):,} training sentences of {len(self.labels.names)} classes; "
-            f"{self._left_out}",
+            f": {len(batches.source):,} training sentences of {len(self.labels.names)} classes",
             f"{length} tokens, {fill:.1%} of them real, {num_targets} targets",
             quantity(len(self.validation[0]), "sentence"),
         )
-        for warning in length_warnings(self.num_skipped, len(batches.source)):
-            lines.append(f"warning     {warning}")
-        for reason, count in self.num_skipped_validation.items():
-            lines.append(
-                f"            {count:,} of {reason}: cut for the accuracy, not in the loss"
-            )
-        return lines
+        warnings = length_warnings(self.num_skipped, len(batches.source))
+        return lines + [f"warning     {warning}" for warning in warnings]
 
 
 class TokenClassificationTask(ClassificationTask):
@@ -137,6 +174,8 @@ class TokenClassificationTask(ClassificationTask):
 
     predictor = Tagger
     score = staticmethod(evaluate_tagger)
+    load_training = staticmethod(lambda data: load_labelled_words(data, data.train_split))
+    load_split = staticmethod(load_labelled_words)
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -149,22 +188,10 @@ class TokenClassificationTask(ClassificationTask):
         return source, label_first_pieces(source, firsts, classes)
 
     @staticmethod
-    def load_training(data: DataConfig) -> LabelledTexts:
-        return load_labelled_words(data, data.train_split)
-
-    @staticmethod
     def names_in(labels: Sequence[str]) -> Sequence[str]:
         return [name for row in labels for name in row.split()]
 
-    @staticmethod
-    def load_split(
-        data: DataConfig, split: str, classes: Sequence[str]
-    ) -> tuple[list[str], list[str]]:
-        return load_labelled_words(data, split, classes)[:2]
-
-    def loss_fn(
-        self, params: Params, batch: Any, rng: jax.Array | None
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss_fn(self, params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
         counts = batch.targets != 0
         batch = batch._replace(
             targets=jnp.maximum(batch.targets - 1, 0),

@@ -4,16 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from transformer.config import Config, DataConfig
+from transformer.config import Config
 from transformer.console import quantity
-from transformer.data.rows.images import (
-    ImageBatches,
-    load_images,
-    to_patches,
-)
+from transformer.data.rows.images import ImageBatches, load_images, to_patches
 from transformer.model.costs import StepCost, stack_flops
 from transformer.parallel.mapping import Parallel
-from transformer.tasks.labelled import LabelledTask
+from transformer.tasks.classification import LabelledTask
 from transformer.workdir import WorkDir
 
 
@@ -21,6 +17,7 @@ class ImageTask(LabelledTask):
     """Classifies images cut into patches; `training.batch_tokens` counts patches."""
 
     training_batches: ImageBatches
+    load_split = staticmethod(lambda data, split, classes: load_images(data, split))
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -62,12 +59,6 @@ class ImageTask(LabelledTask):
             flip=is_training and data.flip_images,
             crop_padding=data.crop_padding if is_training else 0,
         )
-
-    @staticmethod
-    def load_split(
-        data: DataConfig, split: str, classes: Sequence[str]
-    ) -> tuple[np.ndarray, list[str]]:
-        return load_images(data, split)
 
     def training_contents(self) -> list[np.ndarray]:
         batches = self.training_batches

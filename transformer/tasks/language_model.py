@@ -1,55 +1,110 @@
-"""The task of causal language modelling: each token is predicted from those before it."""
+"""The task of causal language modelling, and what it shares with the masked one."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
+from etils.epath import PathLike
 
+from transformer.checkpoint.restore import restore
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config
+from transformer.data.files.text import Text
+from transformer.data.files.texts import load_text_lines
 from transformer.data.rows.lm_batches import WindowBatch, Windows, encode_text
 from transformer.data.tokenizers.files import Tokenizer
+from transformer.evaluation.loss import evaluate_loss
+from transformer.evaluation.scores import TaskScores
 from transformer.inference.language_model import LanguageModel
 from transformer.model.costs import StepCost, stack_flops
 from transformer.model.single_stack import CausalLM
-from transformer.tasks.plain_text import PlainTextTask
-from transformer.tasks.task import Metrics, with_training_options
+from transformer.parallel.mapping import Parallel
+from transformer.tasks.task import Metrics, Task, with_training_options
+from transformer.workdir import WorkDir
 
 MAX_SAMPLE_TOKENS = 200
 ROWS_OF_MEMORY = 8  # an evaluated row has so many times the tokens of `model.evaluation_memory`
 
 
+class PlainTextTask(Task):
+    """Reads the three splits of a text and makes or loads the run's tokenizer.
+
+    A subclass says which model and batches are made of them, and what to call a target.
+    """
+
+    target_unit: ClassVar[str]  # one target, in a report
+    # (Config, tokenizer, lines) -> batches; those of evaluation hold every target once, and are
+    # `num_parts` times smaller than those of training
+    make_training_batches: Any
+    make_evaluation_batches: Any
+
+    def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
+        super().__init__(config, parallel, workdir)
+        data = config.data
+        # The test split too: that it is missing must be said before the training, not after.
+        splits = dict.fromkeys((data.train_split, data.validation_split, data.test_split))
+        texts = {split: self.load_split(config, split) for split in splits}
+        for text in texts.values():
+            self.num_skipped.update(text.repairs)
+        training_lines = texts[data.train_split].lines
+        self.tokenizer = self._load_or_train_tokenizer(training_lines)
+        self.tokenizers = (self.tokenizer,)
+        self.model = self._make_model()
+        self.training_batches = self.make_training_batches(config, self.tokenizer, training_lines)
+        lines, num_parts = texts[data.validation_split].lines, config.training.accumulate_steps
+        self.validation_batches = self.make_evaluation_batches(
+            config, self.tokenizer, lines, num_parts=num_parts
+        )
+
+    @staticmethod
+    def load_split(config: Config, split: str) -> Text:
+        """Returns the lines of a split that the task uses."""
+        return load_text_lines(config.data, split)
+
+    @classmethod
+    def score_split(
+        cls, path: PathLike, checkpoint: str, split: str, *, corpus: str = "", **options: Any
+    ) -> TaskScores:
+        run = restore(path, checkpoint, **options)
+        config, tokenizer = run.config, run.tokenizers[0]
+        config.data.corpus = corpus or config.data.corpus
+        lines = cls.load_split(config, split).lines
+        batches = cls.make_evaluation_batches(config, tokenizer, lines)
+        return evaluate_loss(run, batches, f"{config.data.corpus} {split}", cls.target_unit)
+
+
+def make_windows(
+    config: Config,
+    tokenizer: Tokenizer,
+    lines: Sequence[str],
+    *,
+    is_training: bool = False,
+    num_parts: int = 1,
+) -> Windows:
+    """Returns windows of a text; in training they begin anywhere."""
+    length = config.data.row_length
+    if not is_training:
+        length = max(length, ROWS_OF_MEMORY * config.model.evaluation_memory)
+    num_rows = max(1, config.training.batch_tokens // length)
+    return Windows(
+        encode_text(tokenizer, lines),
+        start=tokenizer.special.eos,
+        length=length,
+        rows_per_batch=-(-num_rows // num_parts),
+        seed=config.training.seed if is_training else None,
+    )
+
+
 class LanguageModelTask(PlainTextTask):
     """Trains on windows that begin anywhere in the text; validation sees every token once."""
 
-    config_name, target_unit = "language_model", "piece"
+    target_unit = "piece"
     training_batches: Windows
     validation_batches: Windows
     predictor = LanguageModel
-
-    @staticmethod
-    def make_training_batches(
-        config: Config, tokenizer: Tokenizer, lines: Sequence[str]
-    ) -> Windows:
-        return Windows(
-            encode_text(tokenizer, lines),
-            start=tokenizer.special.eos,
-            length=config.data.row_length,
-            rows_per_batch=rows_per_batch(config),
-            seed=config.training.seed,
-        )
-
-    @staticmethod
-    def make_evaluation_batches(
-        config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
-    ) -> Windows:
-        length = max(config.data.row_length, ROWS_OF_MEMORY * config.model.evaluation_memory)
-        num_rows = max(1, config.training.batch_tokens // length)
-        return Windows(
-            encode_text(tokenizer, lines),
-            start=tokenizer.special.eos,
-            length=length,
-            rows_per_batch=-(-num_rows // num_parts),
-        )
+    make_training_batches = staticmethod(partial(make_windows, is_training=True))
+    make_evaluation_batches = staticmethod(make_windows)
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[CausalLM, WindowBatch]:
@@ -58,8 +113,12 @@ class LanguageModelTask(PlainTextTask):
         return with_training_options(model, config), batch
 
     @classmethod
-    def cost_without_data(cls, config: Config) -> StepCost:
-        return cost_of_step(config, config.tokenizer.vocab_size)
+    def cost_without_data(cls, config: Config, vocab_size: int = 0) -> StepCost:
+        lengths = np.full(rows_per_batch(config), config.data.row_length)
+        vocab_size = vocab_size or config.tokenizer.vocab_size
+        outputs = lengths.sum() * config.model.d_model * vocab_size
+        flops = stack_flops(config.model, lengths, causal=True, outputs=outputs)
+        return StepCost(flops, int(lengths.sum()))
 
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
         """Returns (metrics, one text that the model generates from nothing)."""
@@ -73,7 +132,7 @@ class LanguageModelTask(PlainTextTask):
 
     @property
     def cost_per_step(self) -> StepCost:
-        return cost_of_step(self.config, self.tokenizer.vocab_size)
+        return self.cost_without_data(self.config, self.tokenizer.vocab_size)
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches
@@ -82,14 +141,6 @@ class LanguageModelTask(PlainTextTask):
             f"{batches.length} tokens",
             f"{len(self.validation_batches.ids):,} pieces",
         )
-
-
-def cost_of_step(config: Config, vocab_size: int) -> StepCost:
-    """Returns the cost of a step, whose windows all have the same length."""
-    lengths = np.full(rows_per_batch(config), config.data.row_length)
-    outputs = lengths.sum() * config.model.d_model * vocab_size
-    flops = stack_flops(config.model, lengths, causal=True, outputs=outputs)
-    return StepCost(flops, int(lengths.sum()))
 
 
 def rows_per_batch(config: Config) -> int:

@@ -18,10 +18,10 @@ from transformer.data.rows.masked_batches import MaskedBatch, MaskedBatches, mak
 from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_batch
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.model.costs import StepCost, stack_flops
-from transformer.model.loss import cross_entropy
+from transformer.model.loss import Sums, cross_entropy
 from transformer.model.single_stack import MaskedLM
 from transformer.parallel.mapping import Parallel
-from transformer.tasks.plain_text import PlainTextTask
+from transformer.tasks.language_model import PlainTextTask
 from transformer.tasks.task import Metrics, with_training_options
 from transformer.workdir import WorkDir
 
@@ -32,7 +32,7 @@ class MaskedLMTask(PlainTextTask):
     With `model.next_sentence` it takes pairs of pieces of documents instead.
     """
 
-    config_name, target_unit = "masked_lm", "masked token"
+    target_unit = "masked token"
     training_batches: MaskedBatches
     validation_batches: MaskedBatches
 
@@ -48,21 +48,33 @@ class MaskedLMTask(PlainTextTask):
         return Text([line for line in lines if line.strip()], repairs)
 
     @staticmethod
-    def make_training_batches(
-        config: Config, tokenizer: Tokenizer, lines: Sequence[str]
-    ) -> MaskedBatches:
-        return make_masked_batches(config, tokenizer, lines, rows_per_batch(config))
-
-    @staticmethod
     def make_evaluation_batches(
         config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
     ) -> MaskedBatches:
+        """Packs the lines into rows, each cut where it is longer than a row."""
+        data, seed = config.data, config.training.seed
+        if config.model.next_sentence:
+            source, target, num_cut = make_sentence_pairs(
+                tokenizer, lines, length=data.row_length, seed=seed
+            )
+            if num_cut:
+                num_tokens = source.lengths.sum() + num_cut
+                say(f"{num_cut:,} of {num_tokens:,} tokens are cut off their pairs")
+        else:
+            source = encode_texts(tokenizer, lines, config.model).split_longer(data.row_length)
+            target = source
         num_rows = -(-rows_per_batch(config) // num_parts)
-        return make_masked_batches(config, tokenizer, lines, num_rows)
+        packed = PackedBatches(
+            source, target, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
+        )
+        size, special = tokenizer.vocab_size, tokenizer.special
+        return MaskedBatches(
+            packed, rate=data.mask_rate, vocab_size=size, special=special, seed=seed
+        )
 
-    def loss_fn(
-        self, params: Params, batch: Any, rng: jax.Array | None
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    make_training_batches = make_evaluation_batches
+
+    def loss_fn(self, params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
         """With pairs, returns the loss of the masked tokens + that of the pairs · tokens of a pair.
 
         Divided by the number of tokens, as all is, this is the mean of each, added up, as in BERT.
@@ -78,15 +90,11 @@ class MaskedLMTask(PlainTextTask):
         begins = (batch.input_positions == 0) & (batch.input_segments != 0)
         labels = jnp.where(begins, batch.pair_labels, 0)
         pair_loss, _, num_pairs = cross_entropy(pair_logits, labels, begins)
-        loss += pair_loss * self._tokens_per_pair
+        mean_length = float(self.training_batches.packed.source.lengths.mean())
+        loss += pair_loss * (self.config.data.mask_rate * mean_length)
         num_right = (begins & (pair_logits.argmax(-1) == labels)).sum()
         sums = {"loss": loss, "nll": nll, "tokens": tokens}
         return loss, sums | {"pairs": num_pairs, "right": num_right}
-
-    @cached_property
-    def _tokens_per_pair(self) -> float:
-        mean_length = self.training_batches.packed.source.lengths.mean()
-        return self.config.data.mask_rate * float(mean_length)
 
     def loss_metrics(self, sums: Mapping[str, float]) -> Metrics:
         metrics = super().loss_metrics(sums)
@@ -104,7 +112,14 @@ class MaskedLMTask(PlainTextTask):
     @classmethod
     def cost_without_data(cls, config: Config) -> StepCost:
         lengths = full_rows(config.training.batch_tokens, config.data.row_length)
-        return cost_of_sentences(config, lengths, config.tokenizer.vocab_size)
+        return cls._cost(config, lengths, config.tokenizer.vocab_size)
+
+    @staticmethod
+    def _cost(config: Config, lengths: np.ndarray, vocab_size: int) -> StepCost:
+        """Returns the cost of a step over sentences of these lengths."""
+        num_targets = lengths.sum() * config.data.mask_rate
+        outputs = num_targets * config.model.d_model * vocab_size
+        return StepCost(stack_flops(config.model, lengths, outputs=outputs), num_targets)
 
     def training_contents(self) -> list[np.ndarray]:
         return [self.training_batches.packed.source.flat]
@@ -112,9 +127,8 @@ class MaskedLMTask(PlainTextTask):
     @cached_property
     def cost_per_step(self) -> StepCost:
         lengths = self.training_batches.packed.source.lengths
-        return self._cost_of_epoch(
-            *cost_of_sentences(self.config, lengths, self.tokenizer.vocab_size)
-        )
+        cost = self._cost(self.config, lengths, self.tokenizer.vocab_size)
+        return self._cost_of_epoch(*cost)
 
     def summary_lines(self) -> list[str]:
         packed, rate = self.training_batches.packed, self.config.data.mask_rate
@@ -129,37 +143,3 @@ class MaskedLMTask(PlainTextTask):
 def rows_per_batch(config: Config) -> int:
     """Returns how many rows `training.batch_tokens` allows."""
     return num_rows_of_batch(config.training.batch_tokens, config.data.row_length)
-
-
-def cost_of_sentences(config: Config, lengths: np.ndarray, vocab_size: int) -> StepCost:
-    """Returns the cost of a step over sentences of these lengths."""
-    num_targets = lengths.sum() * config.data.mask_rate
-    outputs = num_targets * config.model.d_model * vocab_size
-    return StepCost(stack_flops(config.model, lengths, outputs=outputs), num_targets)
-
-
-def make_masked_batches(
-    config: Config, tokenizer: Tokenizer, lines: Sequence[str], num_rows: int
-) -> MaskedBatches:
-    """Packs the lines into batches of `num_rows` rows, each cut where it is longer than a row."""
-    data, seed = config.data, config.training.seed
-    num_cut = 0
-    if config.model.next_sentence:
-        source, target, num_cut = make_sentence_pairs(
-            tokenizer, lines, length=data.row_length, seed=seed
-        )
-    else:
-        source = encode_texts(tokenizer, lines, config.model).split_longer(data.row_length)
-        target = source
-    if num_cut:
-        say(f"{num_cut:,} of {source.lengths.sum() + num_cut:,} tokens are cut off their pairs")
-    packed = PackedBatches(
-        source, target, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
-    )
-    return MaskedBatches(
-        packed,
-        rate=data.mask_rate,
-        vocab_size=tokenizer.vocab_size,
-        special=tokenizer.special,
-        seed=seed,
-    )

@@ -49,32 +49,36 @@ class Task:
     A subclass's constructor calls this one, reads the data, and sets `model`, `training_batches`
     and `validation_batches`. Training needs no more; every method has a default that fits a model
     of logits [B, T, V] and batches with `targets` and `weights` [B, T].
+
+    `batches[step]` is a NamedTuple of NumPy arrays [B, …]. For training there is one for every step
+    from 0 on, by the seed and the step alone; `rows_per_batch` is B, and `batches_per_epoch` of
+    them hold every example once. Rows of zeros, which are added until the devices share a batch
+    evenly, must count for nothing.
     """
 
     model: nn.Module  # called with (batch, deterministic=…)
     tokenizers: tuple[Tokenizer, ...] = ()  # one, or those of source and target
     labels = Labels([])  # the classes
     make_loss_fn = staticmethod(make_loss_fn)  # of a model and its label smoothing
-    training_batches: Any  # `Batches`, of which a subclass knows more
+    training_batches: Any
     validation_batches: Any
     predictor: ClassVar[Any] = None  # the `Predictor` that uses what such a task has learnt
     label_smoothing: float
     num_skipped: Counter[str]  # training examples that were left out, by reason
+    num_skipped_validation: Counter[str]  # of those that are packed into rows
     selection_key: str = "validation_loss"  # in metrics.jsonl; its best value is checkpoint "best"
     higher_is_better: bool = False  # the value of `selection_key`
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         self.config, self.parallel, self.workdir = config, parallel, workdir
         self.label_smoothing = config.training.label_smoothing
-        self.num_skipped = Counter()
+        self.num_skipped, self.num_skipped_validation = Counter(), Counter()
         if config.training.init_from and not workdir.has_run:
             check_init_from(config)
 
     # ---- for the training loop
 
-    def loss_fn(
-        self, params: Params, batch: Any, rng: jax.Array | None
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss_fn(self, params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
         """Returns (loss, sums), summed over the targets of a batch; rng=None: without dropout.
 
         `sums` holds "loss" and "tokens" (the number of targets), and "nll", the loss without
@@ -85,16 +89,6 @@ class Task:
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
         """Returns (metrics of the validation split, samples of outputs as text)."""
         return self.evaluate_loss(params), []
-
-    def format_metrics(self, metrics: Metrics) -> str:
-        """Returns the metrics of `evaluate` on one line."""
-        return "  ".join(
-            f"{name.removeprefix('validation_')} {value:.4g}" for name, value in metrics.items()
-        )
-
-    def selection_score(self, metrics: Mapping[str, float]) -> float:
-        """Returns a number that is higher for a better model."""
-        return metrics[self.selection_key] * (1 if self.higher_is_better else -1)
 
     @property
     def cost_per_step(self) -> StepCost | None:
@@ -134,10 +128,7 @@ class Task:
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[nn.Module, Any]:
-        """Returns (model, batch of zeros) for a dry run, or to restore a run, without its data.
-
-        Raises ValueError if the shapes depend on the data.
-        """
+        """Returns (model, batch of zeros) for a dry run, or to restore a run, without its data."""
         raise ValueError(
             f"The shapes of a run of {config.task} depend on its data: leave out --topology; to "
             f"restore one, define {cls.__name__}.model_and_blank_batch."
@@ -157,7 +148,6 @@ class Task:
         """Scores a checkpoint of the run at `path`; options: dtype and batch_size, as of `restore`.
 
         corpus: where the split is, if not where the run's configuration says.
-        Raises ValueError for a task without scores.
         """
         raise ValueError(f"{cls.__name__} does not say how to score a split.")
 
@@ -230,11 +220,8 @@ class Task:
         num_steps = self.training_batches.batches_per_epoch
         return StepCost(flops / num_steps, num_targets / num_steps)
 
-    def _lines(self, data: str, row: str, validation: str, *others: str) -> list[str]:
-        """Returns the lines of the start-up summary. data: what was read from the corpus.
-
-        row: what a row of a batch holds. others: lines below that of the batch.
-        """
+    def _lines(self, data: str, row: str, validation: str) -> list[str]:
+        """Returns lines of the start-up summary; row: what a row of a batch holds."""
         batches, training = self.training_batches, self.config.training
         num_rows = batches.rows_per_batch
         padding = self.parallel.padded_num_rows(num_rows, training.accumulate_steps) - num_rows
@@ -242,17 +229,15 @@ class Task:
         sizes = [f"{tokenizer.vocab_size:,}" for tokenizer in self.tokenizers]
         if self.config.tokenizer.shared:
             del sizes[1:]
+        skipped = self.num_skipped, self.num_skipped_validation
+        left_out, no_loss = (
+            ", ".join(f"{number:,} of {reason}" for reason, number in counts.items())
+            for counts in skipped
+        )
         return [
-            f"data        {self.config.data.corpus}{data}",
+            f"data        {self.config.data.corpus}{data}{left_out and f'; left out: {left_out}'}",
             *([f"vocabulary  {' and '.join(sizes)} pieces"] if sizes else []),
             f"batch       {quantity(num_rows, 'row')} of {row}{padded}; "
             f"{quantity(batches.batches_per_epoch, 'batch')} an epoch",
-            *others,
-            f"validation  {validation}",
+            f"validation  {validation}{no_loss and f'; not in the loss: {no_loss}'}",
         ]
-
-    @property
-    def _left_out(self) -> str:
-        """What `num_skipped` counts, in words."""
-        counts = ", ".join(f"{n:,} of {reason}" for reason, n in self.num_skipped.items())
-        return f"left out: {counts or 'none'}"

@@ -1,7 +1,6 @@
 """The task of translation."""
 
 from collections import Counter
-from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -84,11 +83,10 @@ def make_translation_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn
 def score_of_samples(samples: Any, advantage: jax.Array, segments: jax.Array) -> jax.Array:
     """Returns the sum of (R - b) log p(s) over all samples; advantage [B, T]: of each target."""
     sees = segment_mask(segments, segments)[:, 0] & causal_mask(segments.shape[1])[0]
-    later = jnp.einsum("BTS,BT->BS", sees, advantage)
+    gains = [jnp.einsum("BTS,BT->BS", sees, advantage)] * (len(samples) - 1) + [advantage]
     score = jnp.zeros(())
-    for i in range(len(samples)):
+    for i, gain in enumerate(gains):
         (log_probs,) = samples[f"layer_{i}"]["encoder_attention"]["alignment"]["log_probs"]
-        gain = advantage if i == len(samples) - 1 else later
         score += (gain[:, None] * log_probs).sum()
     return score
 
@@ -113,11 +111,26 @@ class TranslationTask(Task):
         self.validation_pairs = others[data.validation_split]
         self.test_pairs = others[data.test_split]
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
-        self.training_batches = self._pack_training(num_rows)
-        self.num_skipped = self.corpus.left_out + self._too_long(self.training_batches)
-        self.validation_batches, self.num_skipped_validation = self._pack_validation(
-            -(-num_rows // training.accumulate_steps),  # rows that a step holds at once
+        text = self.corpus.source, self.corpus.target
+        dropout = None
+        if data.subword_dropout:
+            dropout = SubwordDropout(self.tokenizers, data.subword_dropout, text, training.seed)
+        weights = [corpus.weight for corpus in parse_corpora(data.corpus)]
+        self.training_batches, skipped = self._pack(
+            *text,
+            num_rows,
+            parts=with_temperature(self.corpus.parts(weights), data.corpus_temperature),
+            too_long=MAX_TOO_LONG,
+            subword_dropout=dropout,
         )
+        self.num_skipped = self.corpus.left_out + skipped
+        sides = zip(self.tokenizers, zip(*self.validation_pairs, strict=True), strict=True)
+        source, target, skipped = self._fitting(
+            "pair of the validation split", *(Ragged.encode(*side) for side in sides)
+        )
+        num_rows = -(-num_rows // training.accumulate_steps)  # that a step holds at once
+        self.validation_batches, too_long = self._pack(source, target, num_rows)
+        self.num_skipped_validation = skipped + too_long
         self.model = self._make_model()
 
     def _open_text(self) -> tuple[PreparedCorpus, tuple[Tokenizer, Tokenizer], dict[str, Pairs]]:
@@ -138,42 +151,20 @@ class TranslationTask(Task):
         self.overlap = corpus.overlap_with(evaluation)
         return corpus, tokenizers, text.evaluation_pairs(corpus.held_out)
 
-    def _pack_training(self, num_rows: int) -> PackedBatches:
-        data = self.config.data
-        weights = [corpus.weight for corpus in parse_corpora(data.corpus)]
-        sides, seed = (self.corpus.source, self.corpus.target), self.config.training.seed
-        dropout = None
-        if data.subword_dropout:
-            dropout = SubwordDropout(self.tokenizers, data.subword_dropout, sides, seed)
-        return PackedBatches(
-            *sides,
-            row_length=data.row_length,
-            rows_per_batch=num_rows,
-            seed=seed,
-            parts=with_temperature(self.corpus.parts(weights), data.corpus_temperature),
-            too_long=MAX_TOO_LONG,
-            subword_dropout=dropout,
-        )
-
-    def _pack_validation(self, num_rows: int) -> tuple[PackedBatches, Counter[str]]:
-        """Returns batches of the pairs that fit a row, and counts of the others by reason."""
-        sides = zip(*self.validation_pairs, strict=True)
-        ids = (Ragged.encode(t, side) for t, side in zip(self.tokenizers, sides, strict=True))
-        source, target, skipped = self._fitting("pair of the validation split", *ids)
+    def _pack(
+        self, source: Any, target: Any, num_rows: int, **options: Any
+    ) -> tuple[PackedBatches, Counter[str]]:
+        """Returns batches, and the number of pairs that are in none, by reason."""
         batches = PackedBatches(
             source,
             target,
             row_length=self.config.data.row_length,
             rows_per_batch=num_rows,
             seed=self.config.training.seed,
+            **options,
         )
-        return batches, skipped + self._too_long(batches)
-
-    @staticmethod
-    def _too_long(batches: PackedBatches) -> Counter[str]:
-        """Returns the number of pairs that are not in the batches, by reason."""
         reason = f"more than {batches.shape[0]} source pieces, the source's part of a row"
-        return Counter({reason: batches.num_too_long} if batches.num_too_long else {})
+        return batches, Counter({reason: batches.num_too_long} if batches.num_too_long else {})
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[Transformer, Batch]:
@@ -208,54 +199,36 @@ class TranslationTask(Task):
         num_sentences = data.max_validation_sentences or len(self.validation_pairs)
         sources, targets = zip(*self.validation_pairs[:num_sentences], strict=True)
         references = [self.tokenizers[1].join_pieces(target) for target in targets]
-        with self._predicting(params):
-            translations = split_over_hosts(self._translate, sources)
-        score = score_by(
-            self.selection_metric,
-            translations,
-            references,
-            self.direction,
-            tokenize=data.bleu_tokenize,
-        )
+        with self._predicting(params) as predictor:
+            translations = split_over_hosts(
+                lambda share: [answer.text for answer in predictor.translate(share)], sources
+            )
+        tokenize, metric = data.bleu_tokenize, self.selection_metric
+        score = score_by(metric, translations, references, self.direction, tokenize=tokenize)
         metrics = {**self.evaluate_loss(params), self.selection_key: score.value}
         texts = zip(sources, references, translations, strict=True)
         return metrics, [f"    {a}\n    = {b}\n    > {c}" for a, b, c in texts]
-
-    def _translate(self, sources: Sequence[str]) -> list[str]:
-        return [translation.text for translation in self._predictor.translate(sources)]
-
-    def format_metrics(self, metrics: Metrics) -> str:
-        return (
-            f"loss {metrics['validation_loss']:.4f}  perplexity "
-            f"{metrics['validation_perplexity']:.3f}  "
-            f"{METRICS[self.selection_metric].label} {metrics[self.selection_key]:.2f}"
-        )
 
     def score_test_split(self) -> Evaluation:
         self._predictor.use(restore(self.workdir.path))  # its search has been compiled already
         corpus = f"{self.config.data.corpus} {self.config.data.test_split}"
         return evaluate_translator(self._predictor, self.test_pairs, corpus)
 
-    def _subword_lines(self) -> list[str]:
-        batches = self.training_batches
-        if not batches.subword_dropout:
-            return []
-        source, target = (f"{growth - 1:.0%}" for growth in batches.subword_dropout.growth)
-        return [
-            f"subwords    {self.config.data.subword_dropout:g} of the merges dropped: sources have "
-            f"{source} more pieces, targets {target}"
-        ]
-
     def summary_lines(self) -> list[str]:
         batches, data = self.training_batches, self.config.data
         source_length, target_length = batches.shape
         lines = self._lines(
-            f" {self.direction}: {len(batches.source):,} training pairs; {self._left_out}",
+            f" {self.direction}: {len(batches.source):,} training pairs",
             f"{source_length} + {target_length} tokens, {batches.fill(10):.1%} of them real",
             f"{quantity(len(self.validation_pairs), 'pair')}, "
             f"{quantity(self.validation_batches.batches_per_epoch, 'batch')}",
-            *self._subword_lines(),
         )
+        if batches.subword_dropout:
+            source, target = (f"{growth - 1:.0%}" for growth in batches.subword_dropout.growth)
+            lines.append(
+                f"subwords    {data.subword_dropout:g} of the merges dropped: sources have "
+                f"{source} more pieces, targets {target}"
+            )
         warnings = length_warnings(self.num_skipped, len(batches.source))
         if len(self.validation_pairs) < FEW_PAIRS:
             warnings.append(
@@ -263,9 +236,6 @@ class TranslationTask(Task):
                 f"checkpoint is best: use {FEW_PAIRS} or more, from files or by data.held_out"
             )
         warnings += [self.overlap] if self.overlap else []
-        lines += [f"warning     {warning}" for warning in warnings]
         if note := tokenisation_note(data.bleu_tokenize, data.target_language):
             lines.append(f"note        {note}")
-        for reason, count in self.num_skipped_validation.items():
-            lines.append(f"            {count:,} of {reason}: in the BLEU, not in the loss")
-        return lines
+        return lines + [f"warning     {warning}" for warning in warnings]

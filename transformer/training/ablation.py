@@ -25,6 +25,7 @@ from transformer.evaluation.html_report import render_comparison
 from transformer.evaluation.scores import Table, plain_table
 from transformer.exit_codes import DONE, FAILED, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.files import storage
+from transformer.files.reading import reason_of
 from transformer.parallel import hosts
 from transformer.training.run import train
 
@@ -42,11 +43,9 @@ class AblationTable:
 
     @property
     def has_seeds(self) -> bool:
-        """Whether rows have several runs, whose mean and standard deviation are shown."""
         return any(len(runs) > 1 for runs in self.runs)
 
     def cells(self) -> Table:
-        """Returns the table."""
         (primary, name), *others = self.comparison.first.names.items()
         tests = self.comparison.differences
         p_values = {test.system: f"{test.p_holm:.4f}" for test in tests[::-1]}  # by the first score
@@ -81,7 +80,6 @@ class AblationTable:
         return _mean(values, "+.2f") if values else "–"
 
     def notes(self) -> list[str]:
-        """Returns what the columns mean, and what else than the rows say differs between runs."""
         base, count = self.rows[0], len(self.rows) - 1
         if self.has_seeds:
             lines = ["±: standard deviation over the seeds; differences are between equal seeds."]
@@ -105,11 +103,9 @@ class AblationTable:
         return lines
 
     def lines(self) -> list[str]:
-        """Returns what a person reads."""
         return [*plain_table(self.cells(), "llr"), "", *self.notes()]
 
     def markdown(self) -> str:
-        """Returns table.md."""
         first = self.comparison.first
         signatures = self.comparison.signatures()[: len(first.scores)]
         notes = [*self.notes(), *(f"{name}: `{signature}`" for name, signature in signatures)]
@@ -121,7 +117,6 @@ class AblationTable:
         return "\n".join(lines) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what table.json holds."""
         rows = [
             {
                 "name": row.name,
@@ -194,9 +189,15 @@ def _train_row(row: Row, seed: int, root: epath.Path) -> int:
     except Exception as error:  # any: the other rows are worth their own time
         if jax.process_count() > 1:  # the other hosts may have come further
             raise
-        is_mistake = isinstance(error, ValueError)
-        say(f"error: row {row.name}: {error if is_mistake else traceback.format_exc()}")
-        return WRONG_INPUT if is_mistake else FAILED
+        if isinstance(error, ValueError):
+            said, code = str(error), WRONG_INPUT
+        elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+            said = f"the memory is not enough ({reason_of(error)}); raise training.accumulate_steps"
+            code = WRONG_INPUT
+        else:
+            said, code = traceback.format_exc(), FAILED
+        say(f"error: row {row.name}: {said}")
+        return code
 
 
 def _run_folder(row: Row, seed: int, root: epath.Path) -> epath.Path:

@@ -1,7 +1,7 @@
 """Completes the configuration of a new run whose settings are left to be chosen.
 
 `choose_settings` needs the corpus and knows the devices; `make_trainer` then divides the step until
-it fits the memory, and `fix_steps` gives a run that has minutes as many steps as fit them.
+it fits the memory, and gives a run that has minutes as many steps as fit them.
 """
 
 import json
@@ -25,17 +25,15 @@ from transformer.parallel import hosts
 from transformer.parallel.devices import find_chip
 from transformer.training import automatic_rules as rules
 from transformer.training.automatic_rules import Choices
-from transformer.training.batches import prefetch
-from transformer.training.steps import TrainStep
+from transformer.training.steps import TrainStep, prefetch
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
 MICRO_BATCHES = "training.accumulate_steps"
 MEMORY_SHARE = 0.9  # of a device's memory; the rest is for the batches that follow
 GIB = 2**30
-Clock = Callable[[], float]  # seconds, from any start
-TIMED_SECONDS = 5.0
-WARM_STEPS = 3  # that fill caches; they are not timed
+WARM_STEPS = 3  # the first is compiled, the others fill caches; they are not timed
+TIMED_STEPS = 20
 DEFAULT_MINUTES = 10.0
 TRAINING_SHARE = 0.7  # of the minutes, by which the size of the model is chosen
 FLOPS_PER_CORE = 50e9  # that training sustains; measured on AMD EPYC
@@ -47,25 +45,35 @@ NETWORK = ("model.d_model", "model.d_ff", "model.num_heads", "model.num_layers")
 def choose_settings(config: Config) -> Choices:
     """Chooses the automatic settings of a new run, from its text and the devices.
 
-    Where `training.minutes` decides, the steps are an estimate, and `fix_steps` chooses them anew.
+    Where `training.minutes` decides, the steps are the fewest until `make_trainer` chooses them.
     Raises ValueError for settings that cannot be chosen.
     """
     choices = Choices(config)
-    _check_budget(config)
+    minutes, steps = config.training.minutes, config.training.num_train_steps
+    if minutes >= 0 and (minutes > 0) == (steps > 0):
+        raise ValueError(
+            f"A run takes training.num_train_steps ({steps}), or as many steps as fit "
+            f"training.minutes ({minutes:g}): set one of them, and the other to 0."
+        )
     if config.task != "translation":
         choices.set(MICRO_BATCHES, 1, "one pass of the devices")
         if names := ", ".join(choices.config.automatic_settings()):
             raise ValueError(f"Only task=translation chooses settings by itself: set {names}.")
     elif config.automatic_settings():
-        _choose_all(choices)
+        reason = "the steps are given" if steps else "the usual budget"
+        choices.set("training.minutes", 0.0 if steps else DEFAULT_MINUTES, reason)
+        _choose_by_files(choices)
     return _as_first_host(choices)
 
 
-def _choose_all(choices: Choices) -> None:
-    is_given = choices.config.training.num_train_steps
-    reason = "the steps are given" if is_given else "the usual budget"
-    choices.set("training.minutes", 0.0 if is_given else DEFAULT_MINUTES, reason)
-    _choose_languages(choices)
+def _choose_by_files(choices: Choices) -> None:
+    """Chooses what the names of the files and the run to start from tell, then reads the text."""
+    source, target = corpus_facts.find_languages(choices.config.data)
+    reason = "from the files' names"
+    choices.set("data.target_language", target, reason)
+    reason += f"; for the other direction --config.data.source_language={target}"
+    choices.set("data.source_language", source, reason)
+    choices.set("data.bleu_tokenize", *choose_tokenisation(target))
     if init_from := choices.config.training.init_from:
         run = WorkDir(init_from).load_config()
         choices.take((*NETWORK, "tokenizer.vocab_size"), run, "as in the run to start from")
@@ -74,12 +82,12 @@ def _choose_all(choices: Choices) -> None:
         choices.set("data.held_out", "", "all splits have files")
     if choices.config.automatic_settings():
         with phase("choosing settings for the text"):
-            _choose_for_text(choices, missing)
+            _choose_by_text(choices, missing)
 
 
-def _choose_for_text(choices: Choices, missing: list[str]) -> None:
+def _choose_by_text(choices: Choices, missing: list[str]) -> None:
     """Reads the text once and chooses what depends on it; missing: splits without files."""
-    data = choices.config.data
+    data, machine = choices.config.data, describe_machine()
     if choices.is_open("data.held_out"):  # and so are the splits that drop_overlap compares with
         data = replace(data, held_out="", drop_overlap=False)
     text, sample = corpus_facts.measure_text(TrainingText(data).pairs())
@@ -94,32 +102,12 @@ def _choose_for_text(choices: Choices, missing: list[str]) -> None:
         rules.choose_vocabulary(choices, text)
     lengths = corpus_facts.measure_lengths(sample, choices.config)
     seconds = 60 * choices.config.training.minutes * TRAINING_SHARE
-    facts = rules.Facts(text, lengths, describe_machine(), seconds)
+    facts = rules.Facts(text, lengths, machine, seconds)
     rules.choose_rows(choices, facts)
     rules.choose_model(choices, facts)
-    model_type = "bfloat16" if facts.machine.has_bfloat16 else "float32"
-    reason = "fast on these devices" if facts.machine.has_bfloat16 else "bfloat16 is no faster here"
-    choices.set("model.dtype", model_type, reason)
-    rules.choose_steps(choices, rules.estimate_speed(choices.config, facts))
-
-
-def _check_budget(config: Config) -> None:
-    minutes, steps = config.training.minutes, config.training.num_train_steps
-    if minutes >= 0 and (minutes > 0) == (steps > 0):
-        raise ValueError(
-            f"A run takes training.num_train_steps ({steps}), or as many steps as fit "
-            f"training.minutes ({minutes:g}): set one of them, and the other to 0."
-        )
-
-
-def _choose_languages(choices: Choices) -> None:
-    """Chooses the languages and the tokenisation of BLEU."""
-    source, target = corpus_facts.find_languages(choices.config.data)
-    reason = "from the files' names"
-    choices.set("data.target_language", target, reason)
-    reason += f"; for the other direction --config.data.source_language={target}"
-    choices.set("data.source_language", source, reason)
-    choices.set("data.bleu_tokenize", *choose_tokenisation(target))
+    reason = "fast on these devices" if machine.has_bfloat16 else "bfloat16 is no faster here"
+    choices.set("model.dtype", "bfloat16" if machine.has_bfloat16 else "float32", reason)
+    rules.choose_schedule(choices, choices.config.training.num_train_steps, "the fewest")
 
 
 def describe_machine() -> rules.Machine:
@@ -144,67 +132,46 @@ def _as_first_host(choices: Choices) -> Choices:
 
 
 def make_trainer(config: Config, workdir: WorkDir, *options: Any) -> tuple[Trainer, Choices]:
-    """Returns what trains a run, whose step fits the memory, and what was chosen for a new run.
+    """Returns what trains a run, and what was chosen for a new run by memory and time, too.
 
     options: further arguments of `Trainer`.
     """
+    start = time.monotonic()
     choices = Choices(config) if workdir.has_run else choose_settings(config)
     trainer = Trainer(choices.config.validate(), workdir, *options)
     if choose_micro_batches(choices, trainer):
         trainer = Trainer(choices.config.validate(), workdir, *options)
+    if choices.config.training.minutes and choices.is_open("training.num_train_steps"):
+        with phase("timing the training step"):
+            step_seconds = time_step(trainer)
+        task: Any = trainer.task  # translation: no other chooses its settings
+        rules.choose_steps(
+            choices,
+            step_seconds,
+            steps_per_epoch=task.training_batches.batches_per_epoch,
+            pairs_per_epoch=task.training_batches.plan.pairs_per_epoch,
+            num_test_pairs=len(task.test_pairs),
+            seconds_passed=time.monotonic() - start,
+        )
+        trainer.take_schedule(_as_first_host(choices).config)
     return trainer, choices
 
 
-# ---- by the measured speed
-
-
-def fix_steps(
-    trainer: Trainer, choices: Choices, started: float, clock: Clock = time.monotonic
-) -> None:
-    """Times the training step of a new run and gives it as many as its minutes allow.
-
-    started: when the run began, by the clock. Does nothing unless the minutes are to decide.
-    """
-    if not (choices.config.training.minutes and choices.is_open("training.num_train_steps")):
-        return
-    task: Any = trainer.task  # translation: no other chooses its settings
-    with phase("timing the training step"):
-        step_seconds = time_step(trainer, clock)
-    steps_per_epoch = task.training_batches.batches_per_epoch
-    pairs_per_step = task.training_batches.plan.pairs_per_epoch / steps_per_epoch
-    rules.choose_steps(
-        choices,
-        rules.Speed(step_seconds, pairs_per_step, steps_per_epoch),
-        num_test_pairs=len(task.test_pairs),
-        seconds_passed=clock() - started,
-    )
-    trainer.take_schedule(_as_first_host(choices).config)
-
-
-def time_step(trainer: Trainer, clock: Clock = time.monotonic) -> float:
-    """Returns the seconds of a training step, measured for `TIMED_SECONDS`; all hosts agree.
+def time_step(trainer: Trainer, clock: Callable[[], float] = time.monotonic) -> float:
+    """Returns the seconds of a training step, in the mean of `TIMED_STEPS`.
 
     What it learns is thrown away; the compiled step serves the run.
     """
-    state = trainer.train_step.init_state()
+    state, start = trainer.train_step.init_state(), 0.0
     make_batch = partial(trainer.train_step.make_batch, trainer.task.training_batches)
-
-    def run(num_steps: int) -> float:
-        nonlocal state
-        start = clock()
-        for _ in range(num_steps):
-            state, _ = trainer.train_step(state, next(batches))
-        jax.block_until_ready(state)
-        seconds = (clock() - start) / num_steps
-        return float(hosts.gather_from_hosts(repr(seconds).encode())[0])
-
-    with closing(prefetch(make_batch, range(10_000))) as batches:
-        run(1)  # which compiles it
-        warm = run(WARM_STEPS)
-        return run(max(WARM_STEPS, min(1000, int(TIMED_SECONDS / max(warm, 1e-6)))))
-
-
-# ---- by the memory
+    with closing(prefetch(make_batch, range(WARM_STEPS + TIMED_STEPS))) as batches:
+        for number, batch in enumerate(batches):
+            if number == WARM_STEPS:
+                jax.block_until_ready(state)
+                start = clock()
+            state, _ = trainer.train_step(state, batch)
+    jax.block_until_ready(state)
+    return (clock() - start) / TIMED_STEPS
 
 
 def choose_micro_batches(choices: Choices, trainer: Trainer) -> bool:
@@ -216,20 +183,23 @@ def choose_micro_batches(choices: Choices, trainer: Trainer) -> bool:
     limit = _memory_limit()
     if not (limit and choices.is_open(MICRO_BATCHES)):
         return False
-    number = choices.config.training.accumulate_steps
-    num_rows = trainer.task.training_batches.rows_per_batch
+    config, task, parallel = trainer.config, trainer.task, trainer.parallel
+    number, step = config.training.accumulate_steps, trainer.train_step
+    num_rows = task.training_batches.rows_per_batch
     with phase("choosing micro-batches that fit the memory"):
-        while (needed := step_memory(_step_in_micro_batches(trainer, number))) > limit:
-            if number >= -(-num_rows // trainer.parallel.num_row_shards):
+        while (needed := step_memory(step)) > limit:
+            if number >= -(-num_rows // parallel.num_row_shards):
                 raise ValueError(
                     f"A step in {number} micro-batches still needs {needed / GIB:.3g} GiB of the "
                     f"{limit / GIB:.3g} GiB on each device: set remat=True, raise mesh.fsdp, or "
                     f"lower data.row_length."
                 )
             number *= 2
+            divided = config.with_values({MICRO_BATCHES: number})
+            step = TrainStep(divided, parallel, task.model, task.loss_fn, step.example_batch)
     reason = f"{needed / GIB:.3g} of {limit / GIB:.3g} GiB on each device"
     choices.set(MICRO_BATCHES, number, reason)
-    return choices.config != trainer.config
+    return choices.config != config
 
 
 def step_memory(step: TrainStep) -> int:
@@ -238,12 +208,6 @@ def step_memory(step: TrainStep) -> int:
     assert memory  # every backend that we compile for knows it
     results = memory.output_size_in_bytes - memory.alias_size_in_bytes
     return memory.argument_size_in_bytes + results + memory.temp_size_in_bytes
-
-
-def _step_in_micro_batches(trainer: Trainer, number: int) -> TrainStep:
-    task, batch = trainer.task, trainer.train_step.example_batch
-    config = trainer.config.with_values({MICRO_BATCHES: number})
-    return TrainStep(config, trainer.parallel, task.model, task.loss_fn, batch)
 
 
 def _memory_limit() -> float:

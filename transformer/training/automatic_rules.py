@@ -50,29 +50,31 @@ class Choices:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.reasons: dict[str, str] = {}
-        self._automatic = frozenset(config.automatic_settings())
+        self._open = frozenset(config.automatic_settings())
 
-    def is_open(self, *names: str) -> bool:
-        """Whether any of these settings is to be chosen."""
-        return not self._automatic.isdisjoint(names)
+    def is_open(self, name: str) -> bool:
+        """Whether a setting is to be chosen."""
+        return name in self._open
 
     def set(self, name: str, value: Any, reason: str) -> None:
-        """Gives an automatic setting a value, for the first time or anew."""
-        if name in self._automatic:
+        """Gives an open setting a value, for the first time or anew."""
+        if name in self._open:
             self.config = self.config.with_values({name: value})
             self.reasons[name] = reason
 
     def take(self, names: Iterable[str], run: Config, reason: str) -> None:
-        """Gives automatic settings the values that they have in another run, for good."""
-        for name in self._automatic.intersection(names):
+        """Gives open settings the values that they have in another run, for good."""
+        for name in self._open.intersection(names):
             self.set(name, run.values()[name], reason)
-        self._automatic = self._automatic.difference(names)
+        self._open = self._open.difference(names)
 
-    def copy(self) -> "Choices":
-        """Returns choices to try out, which leave these as they are."""
-        other = Choices(self.config)
-        other._automatic = self._automatic
-        return other
+    def with_model(self, d_model: int, num_layers: int) -> Config:
+        """Returns the configuration with a model of this size, as far as that is open."""
+        width = d_model if self.is_open("model.d_model") else self.config.model.d_model
+        heads = next(h for h in (max(4, width // 64), 2, 1) if width % h == 0)
+        sizes = {"d_model": width, "d_ff": 4 * width, "num_layers": num_layers, "num_heads": heads}
+        values = {f"model.{name}": size for name, size in sizes.items()}
+        return self.config.with_values({k: v for k, v in values.items() if k in self._open})
 
     def lines(self) -> list[str]:
         """Returns the block of the start-up summary: each setting, its value and the reason."""
@@ -148,101 +150,74 @@ def choose_rows(choices: Choices, facts: Facts) -> None:
 
 def choose_model(choices: Choices, facts: Facts) -> None:
     """Chooses the largest model for which there is enough text, and enough time."""
-    candidates = [_sized(choices, *size) for size in SIZES]
-    best = candidates[0]
-    for candidate in candidates:
-        weights = num_layer_weights(candidate.config.model)
+    best = choices.with_model(*SIZES[0])
+    for config in (choices.with_model(*size) for size in SIZES):
+        weights = num_layer_weights(config.model)
         is_text = weights <= WEIGHTS_PER_CORPUS_TOKEN * facts.corpus_tokens
-        if is_text and tokens_seen(candidate.config, facts) >= TOKENS_PER_WEIGHT * weights:
-            best = candidate
-    seen, weights = tokens_seen(best.config, facts), num_layer_weights(best.config.model)
-    epochs = seen / facts.corpus_tokens
+        if is_text and tokens_seen(config, facts) >= TOKENS_PER_WEIGHT * weights:
+            best = config
+    model, weights = best.model, num_layer_weights(best.model)
+    epochs = tokens_seen(best, facts) / facts.corpus_tokens
+    times = _rounded(epochs)
     reason = (
         f"{_rounded(weights)} weights in layers for {_rounded(facts.corpus_tokens)} target tokens, "
-        f"seen {_rounded(epochs)} times"
+        f"seen {times} times"
     )
-    model = best.config.model
     choices.set("model.d_model", model.d_model, reason)
     choices.set("model.num_layers", model.num_layers, "goes with the width")
     choices.set("model.d_ff", model.d_ff, "4 d_model, as in the paper")
     choices.set("model.num_heads", model.num_heads, "of 32 to 64 dimensions each")
     rate = next(rate for most, rate in DROPOUT if epochs <= most)
-    choices.set("model.dropout_rate", rate, f"each pair is seen about {_rounded(epochs)} times")
-
-
-def _sized(choices: Choices, d_model: int, num_layers: int) -> Choices:
-    """Returns a copy of the choices with a model of this size, as far as it is to be chosen."""
-    sized = choices.copy()
-    sized.set("model.d_model", d_model, "")
-    width = sized.config.model.d_model
-    sized.set("model.num_layers", num_layers, "")
-    sized.set("model.d_ff", 4 * width, "")
-    heads = next(h for h in (max(4, width // 64), 2, 1) if width % h == 0)
-    sized.set("model.num_heads", heads, "")
-    return sized
+    choices.set("model.dropout_rate", rate, f"each pair is seen about {times} times")
 
 
 def tokens_seen(config: Config, facts: Facts) -> float:
-    """Returns the target tokens that training sees, by the steps or by an estimate of the time."""
+    """Returns the target tokens that training sees, by the steps or by the model's arithmetic."""
     training = config.training
     if training.num_train_steps:
         return float(training.num_train_steps * training.batch_tokens)
-    step_seconds = estimate_speed(config, facts).step_seconds
-    seen = facts.seconds / step_seconds * training.batch_tokens
-    return min(seen, MAX_EPOCHS * facts.corpus_tokens)
-
-
-class Speed(NamedTuple):
-    """How long a training step takes, how many pairs it has, and how many steps an epoch."""
-
-    step_seconds: float
-    pairs_per_step: float
-    steps_per_epoch: float
-
-
-def estimate_speed(config: Config, facts: Facts) -> Speed:
-    """Returns the speed that the model's arithmetic lets expect, before anything is compiled."""
     flops = training_flops(config.model, config.tokenizer.vocab_size, *facts.lengths)
-    pairs_per_step = config.training.batch_tokens / float(facts.lengths.target.mean())
-    step_seconds = pairs_per_step * flops / len(facts.lengths.target) / facts.machine.flops
-    return Speed(step_seconds, pairs_per_step, facts.text.num_pairs / pairs_per_step)
+    flops_per_target = flops / facts.lengths.target.sum()
+    seen = facts.seconds * facts.machine.flops / flops_per_target
+    return min(seen, MAX_EPOCHS * facts.corpus_tokens)
 
 
 def choose_steps(
     choices: Choices,
-    speed: Speed,
+    step_seconds: float,
     *,
-    num_test_pairs: int = HELD_OUT_PAIRS,
-    seconds_passed: float = 0.0,
+    steps_per_epoch: int,
+    pairs_per_epoch: float,
+    num_test_pairs: int,
+    seconds_passed: float,
 ) -> None:
-    """Chooses the number of steps, if that is open, and all that counts steps.
+    """Chooses as many steps as the minutes allow, and all that counts steps.
 
     The minutes are for what has passed, the steps, the validations, and the scores at the end.
     """
-    training = choices.config.training
-    minutes = training.minutes
-    validated = min(HELD_OUT_PAIRS, max(100, int(100 * minutes))) if minutes else HELD_OUT_PAIRS
-    choices.set("data.max_validation_sentences", validated, "at most")
-    if not minutes:
-        choose_schedule(choices, "given", training.num_train_steps)
-        return
-    num_translated = NUM_EVALUATIONS * validated + num_test_pairs
-    translating = TRANSLATION_COST * num_translated / speed.pairs_per_step * speed.step_seconds
-    steps = (60 * minutes - seconds_passed - FINISHING_SECONDS - translating) / speed.step_seconds
-    most = MAX_EPOCHS * speed.steps_per_epoch
-    reason = f"{quantity(minutes, 'minute')} at {speed.step_seconds:.3g} s a step"
+    data, minutes = choices.config.data, choices.config.training.minutes
+    num_validated = data.max_validation_sentences or HELD_OUT_PAIRS
+    pair_seconds = step_seconds * steps_per_epoch / pairs_per_epoch
+    num_translated = NUM_EVALUATIONS * num_validated + num_test_pairs
+    finishing = FINISHING_SECONDS + TRANSLATION_COST * num_translated * pair_seconds
+    steps = (60 * minutes - seconds_passed - finishing) / step_seconds
+    reason = f"{quantity(minutes, 'minute')} at {step_seconds:.3g} s a step"
     if steps < NUM_CHECKPOINTS:
         reason = f"the fewest; too little time: {reason}"
-    elif steps > most:
+    elif steps > MAX_EPOCHS * steps_per_epoch:
         reason = f"{MAX_EPOCHS} times the corpus: more text would help more than more time"
-    choose_schedule(choices, reason, max(NUM_CHECKPOINTS, int(min(steps, most))))
+    choose_schedule(choices, int(min(steps, MAX_EPOCHS * steps_per_epoch)), reason)
 
 
-def choose_schedule(choices: Choices, reason: str, num_steps: int) -> None:
-    """Chooses everything that counts steps. reason: why there are so many."""
+def choose_schedule(choices: Choices, num_steps: int, reason: str) -> None:
+    """Chooses everything that counts steps. reason: why there are so many, if that is open."""
+    if choices.is_open("training.num_train_steps"):
+        num_steps = max(num_steps, NUM_CHECKPOINTS)
     every = max(1, num_steps // NUM_CHECKPOINTS)
-    rounded = every * NUM_CHECKPOINTS if num_steps >= NUM_CHECKPOINTS else num_steps
-    choices.set("training.num_train_steps", rounded, reason)
+    choices.set("training.num_train_steps", every * NUM_CHECKPOINTS, reason)
+    minutes = choices.config.training.minutes
+    validated = min(HELD_OUT_PAIRS, max(100, int(100 * minutes))) if minutes else HELD_OUT_PAIRS
+    choices.set("data.max_validation_sentences", validated, "at most")
     steps, model = choices.config.training.num_train_steps, choices.config.model
     warmup = max(1, min(MAX_WARMUP, round(steps * WARMUP_SHARE)))
     choices.set("optimizer.warmup_steps", warmup, "a tenth of the steps")

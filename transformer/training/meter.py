@@ -22,25 +22,26 @@ class Meter:
     The sums of a step are fetched some steps later, so that the loop never waits for the device.
 
     step: the last step before the first one to be added.
-    flops_per_target: the model's arithmetic for one target token.
-    peak_flops: FLOP/s of all devices together; 0 if unknown, and then no utilisation is given.
-    num_devices: for `trained`, which counts on from the totals `trained` of an earlier start.
-    clock: seconds, from any start.
+    cost: of a step; without it, or for devices of unknown peak, no utilisation is given.
+    trained: the totals of an earlier start, from which `trained` counts on.
+    peak_flops: FLOP/s of all devices together; 0 if unknown. clock: seconds, from any start.
     """
 
     def __init__(
         self,
         step: int,
-        *,
-        flops_per_target: float = 0.0,
-        peak_flops: float = 0.0,
-        num_devices: int = 1,
+        cost: StepCost | None = None,
         trained: Mapping[str, float] | None = None,
+        *,
+        peak_flops: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._flops_per_target, self._peak_flops = flops_per_target, peak_flops
-        self._num_devices, self._clock = num_devices, clock
-        self._before = Counter(trained or {})
+        if peak_flops is None:
+            chip = find_chip(jax.devices()[0].device_kind)
+            peak_flops = chip.peak_tflops * 1e12 * jax.device_count() if chip else 0.0
+        flops_per_target = cost.flops / cost.num_targets if cost else 0.0
+        self._utilisation_per_target = flops_per_target / peak_flops if peak_flops else 0.0
+        self._clock, self._before = clock, Counter(trained or {})
         self._begun, self._num_targets = clock(), 0.0
         self._pending: deque[tuple[int, Mapping[str, jax.typing.ArrayLike]]] = deque()
         self._skipped_steps: list[int] = []
@@ -98,18 +99,16 @@ class Meter:
         sums, seconds = self._sums, self._clock() - self._start
         num_tokens = sums["tokens"] or math.nan
         num_updates = self._last_settled - self._last_read - sums["skipped"]
+        speed = sums["tokens"] / seconds
         metrics = {"loss": sums["loss"] / num_tokens}
         if "nll" in sums:
             metrics["perplexity"] = perplexity(sums["nll"], num_tokens)
-        metrics |= {
-            "gradient_norm": sums["gradient_norm"] / max(1, num_updates),
-            "tokens_per_second": sums["tokens"] / seconds,
-            "input_wait": self._seconds_waited / seconds,
-            "skipped": sums["skipped"],
-        }
-        if self._peak_flops and self._flops_per_target:
-            flops_per_second = self._flops_per_target * metrics["tokens_per_second"]
-            metrics["utilisation"] = flops_per_second / self._peak_flops
+        metrics["gradient_norm"] = sums["gradient_norm"] / max(1, num_updates)
+        metrics["tokens_per_second"] = speed
+        metrics["input_wait"] = self._seconds_waited / seconds
+        metrics["skipped"] = sums["skipped"]
+        if self._utilisation_per_target:
+            metrics["utilisation"] = self._utilisation_per_target * speed
         if memory := (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use"):
             metrics["device_memory_gib"] = memory / 2**30
         return metrics
@@ -121,7 +120,7 @@ class Meter:
         target_tokens: that the losses were computed of.
         """
         seconds = self._clock() - self._begun
-        hours = seconds * self._num_devices / 3600
+        hours = seconds * jax.device_count() / 3600
         return {
             "seconds": round(self._before["seconds"] + seconds, 3),
             "device_hours": round(self._before["device_hours"] + hours, 6),
@@ -142,17 +141,3 @@ class Meter:
         start = self._clock()
         yield
         self._start += self._clock() - start
-
-
-def make_meter(
-    step: int, cost: StepCost | None, trained: Mapping[str, float] | None = None
-) -> Meter:
-    """Returns a meter for all devices of the run. cost: of a step; None if it is not known."""
-    chip = find_chip(jax.devices()[0].device_kind)
-    return Meter(
-        step,
-        flops_per_target=cost.flops / cost.num_targets if cost else 0.0,
-        peak_flops=chip.peak_tflops * 1e12 * jax.device_count() if chip else 0.0,
-        num_devices=jax.device_count(),
-        trained=trained,
-    )

@@ -21,19 +21,6 @@ DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {  # from 1 to 0, of the s
 }
 
 
-def make_schedule(
-    config: OptimizerConfig, d_model: int
-) -> Callable[[jax.typing.ArrayLike], jax.Array]:
-    """Returns lrate = d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5), equation (3).
-
-    `config.peak_learning_rate` scales it to another peak; with `config.decay_steps` a curve of
-    `DECAYS` replaces the inverse square root. The schedule takes optax's count, which is 0 at the
-    first step: the paper's step is count + 1.
-    """
-    decay, numbers = _schedule(config, d_model)
-    return partial(_rate, decay, numbers)
-
-
 class Numbers(NamedTuple):
     """The numbers of a schedule; `_rate` computes with them. As Python's, or as arrays []."""
 
@@ -52,38 +39,51 @@ class ScheduleState(NamedTuple):
     numbers: Numbers
 
 
-def _schedule(config: OptimizerConfig, d_model: int) -> tuple[str, Numbers]:
-    """Returns the name of the decay, "" for the paper's, and the numbers."""
+def make_schedule(
+    config: OptimizerConfig, d_model: int
+) -> Callable[[jax.typing.ArrayLike], jax.Array]:
+    """Returns lrate = d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5), equation (3).
+
+    `config.peak_learning_rate` scales it to another peak; with `config.decay_steps` a curve of
+    `DECAYS` replaces the inverse square root. The schedule takes optax's count, which is 0 at the
+    first step: the paper's step is count + 1.
+    """
+    return partial(_rate, config, _numbers(config, d_model))
+
+
+def _numbers(config: OptimizerConfig, d_model: int) -> Numbers:
     warmup, final = config.warmup_steps, config.final_share
     factor = d_model**-0.5
     if config.peak_learning_rate:
         factor = config.peak_learning_rate * warmup**0.5
     if not config.decay_steps:
-        return "", Numbers(factor, warmup, warmup**-1.5, 0.0, 0.0, 0.0)
+        return Numbers(factor, warmup, warmup**-1.5, 0.0, 0.0, 0.0)
     fall = 1 / max(1, config.decay_steps - warmup)
-    return config.decay, Numbers(factor * warmup**-0.5, warmup, 1 / warmup, fall, final, 1 - final)
+    return Numbers(factor * warmup**-0.5, warmup, 1 / warmup, fall, final, 1 - final)
 
 
-def _rate(decay: str, n: Numbers, count: jax.typing.ArrayLike) -> jax.Array:
+def _rate(config: OptimizerConfig, n: Numbers, count: jax.typing.ArrayLike) -> jax.Array:
+    """Returns the learning rate; the kind of the schedule is `config`'s, its numbers are `n`."""
     step = jnp.asarray(count, jnp.float32) + 1
-    if not decay:
+    if not config.decay_steps:
         return n.factor * jnp.minimum(step**-0.5, step * n.rise)
     passed = jnp.clip((step - n.warmup) * n.fall, 0, 1)
-    decayed = n.final + n.above_final * DECAYS[decay](passed)
+    decayed = n.final + n.above_final * DECAYS[config.decay](passed)
     return n.factor * jnp.minimum(step * n.rise, decayed)
 
 
-def _scale_by_schedule(decay: str, numbers: Numbers) -> optax.GradientTransformation:
+def _scale_by_schedule(config: OptimizerConfig, d_model: int) -> optax.GradientTransformation:
     """Returns `optax.scale_by_learning_rate` of a schedule whose numbers are in the state.
 
     So another schedule, as of other steps, is the same program.
     """
 
     def init(params: Any) -> ScheduleState:
-        return ScheduleState(jnp.zeros((), jnp.int32), Numbers(*map(jnp.float32, numbers)))
+        numbers = Numbers(*map(jnp.float32, _numbers(config, d_model)))
+        return ScheduleState(jnp.zeros((), jnp.int32), numbers)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, ScheduleState]:
-        rate = -1 * _rate(decay, state.numbers, state.count)
+        rate = -1 * _rate(config, state.numbers, state.count)
         updates = jax.tree.map(lambda u: rate.astype(u.dtype) * u, updates)
         return updates, state._replace(count=state.count + 1)
 
@@ -98,8 +98,10 @@ def make_optimizer(config: OptimizerConfig, d_model: int) -> optax.GradientTrans
     """
     steps = [_make_direction(config)]
     if config.weight_decay:
-        steps.append(optax.add_decayed_weights(config.weight_decay, mask=_is_matrix))
-    optimizer = optax.chain(*steps, _scale_by_schedule(*_schedule(config, d_model)))
+        # of matrices: biases and norms do not decay
+        is_matrix = partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
+        steps.append(optax.add_decayed_weights(config.weight_decay, mask=is_matrix))
+    optimizer = optax.chain(*steps, _scale_by_schedule(config, d_model))
     if config.clip_norm:
         optimizer = optax.chain(optax.clip_by_global_norm(config.clip_norm), optimizer)
     return _keep_ema(optimizer, config.ema_decay) if config.ema_decay else optimizer
@@ -150,11 +152,8 @@ def _make_muon() -> optax.GradientTransformation:
     muon = optax.contrib.scale_by_muon(
         weight_dimension_numbers=lambda updates: jax.tree.map(lambda _: matrix, updates)
     )
-
-    def rescale(updates: optax.Updates, _: optax.Params | None) -> optax.Updates:
-        return jax.tree.map(lambda x: MUON_RMS * max(x.shape) ** 0.5 * x, updates)
-
-    return optax.chain(muon, optax.stateless(rescale))
+    rescale = partial(jax.tree.map, lambda x: MUON_RMS * max(x.shape) ** 0.5 * x)
+    return optax.chain(muon, optax.stateless(lambda updates, _: rescale(updates)))
 
 
 def _label_for_muon(params: Any) -> Any:
@@ -165,8 +164,3 @@ def _label_for_muon(params: Any) -> Any:
         return "muon" if is_in_layer and leaf.ndim == 2 else "adam"
 
     return jax.tree_util.tree_map_with_path(label, params)
-
-
-def _is_matrix(params: Any) -> Any:
-    """Returns a tree of booleans: True for the parameters that decay, not for biases and norms."""
-    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)

@@ -6,8 +6,9 @@ the host does meanwhile, under the names `train` (a step), `input` and `evaluati
 
 import re
 import socket
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 import jax
 from etils import epath
@@ -17,7 +18,6 @@ from transformer.files.storage import is_remote
 from transformer.workdir import WorkDir
 
 annotate = jax.profiler.TraceAnnotation  # `with annotate("input"):` names what is done in a trace
-Pause = Callable[[], AbstractContextManager[None]]
 
 
 class Profile:
@@ -29,34 +29,31 @@ class Profile:
     def __init__(self, steps: range = range(0), folder: epath.PathLike = "") -> None:
         self._steps, self._folder, self._is_running = steps, folder, False
 
-    @contextmanager
-    def step(self, step: int, pause: Pause) -> Generator[None]:
-        """Marks a training step in the trace, which starts or stops before it if that is due.
+    def step(
+        self, step: int, pause: Callable[[], AbstractContextManager[None]]
+    ) -> AbstractContextManager[Any]:
+        """Returns the mark of a training step; starts or stops the trace before it if that is due.
 
         pause: waits for the devices, so that no step is cut in two, and leaves the time that
         starting or stopping takes out of the reported speed.
         """
-        if step not in self._steps:
-            self.close(pause)
-        elif not self._is_running:
-            options = jax.profiler.ProfileOptions()
-            options.python_tracer_level = 0  # each call in Python would slow the host
+        if (step in self._steps) != self._is_running:
             with pause():
-                jax.profiler.start_trace(self._folder, profiler_options=options)
-            self._is_running = True
-        with jax.profiler.StepTraceAnnotation("train", step_num=step):
-            yield
+                self.close() if self._is_running else self._start()
+        return jax.profiler.StepTraceAnnotation("train", step_num=step)
 
-    def close(self, pause: Pause = nullcontext) -> None:
+    def _start(self) -> None:
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0  # each call in Python would slow the host
+        jax.profiler.start_trace(self._folder, profiler_options=options)
+        self._is_running = True
+
+    def close(self) -> None:
         """Saves the trace if it is running, as it is when a run ends early."""
         if self._is_running:
             self._is_running = False
-            with pause():
-                jax.profiler.stop_trace()
+            jax.profiler.stop_trace()
             say(f"profile: {self._folder}; to look at it: xprof --logdir={self._folder}")
-
-
-NO_PROFILE = Profile()
 
 
 def make_profile(text: str, workdir: WorkDir, num_train_steps: int) -> Profile:
@@ -67,7 +64,7 @@ def make_profile(text: str, workdir: WorkDir, num_train_steps: int) -> Profile:
     its work directory is not a local one.
     """
     if not text:
-        return NO_PROFILE
+        return Profile()
     match = re.fullmatch(r"(\d+):([1-9]\d*)", text)
     if not match:
         raise ValueError(
@@ -75,18 +72,14 @@ def make_profile(text: str, workdir: WorkDir, num_train_steps: int) -> Profile:
         )
     start, count = map(int, match.groups())
     if 0 < num_train_steps <= start:
-        raise ValueError(
-            f"--profile={text} begins after the last step of the run, {num_train_steps:,}; name an "
-            f"earlier one."
-        )
+        last = f"{num_train_steps:,}"
+        raise ValueError(f"--profile={text} begins after the last step of the run, {last}.")
     if is_remote(workdir.path):
         raise ValueError(
-            f"--profile writes to local folders only, not to {workdir.path}: give --profiler_port "
-            f"and capture a profile with xprof."
+            f"--profile writes to local folders only, not to {workdir.path}: use --profiler_port."
         )
-    if not workdir.writes:
-        return NO_PROFILE
-    return Profile(range(start + 1, start + count + 1), workdir / "profile")
+    steps = range(start + 1, start + count + 1) if workdir.writes else range(0)
+    return Profile(steps, workdir / "profile")
 
 
 def serve_profiles(port: int) -> None:

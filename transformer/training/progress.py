@@ -4,10 +4,11 @@ import json
 import math
 import platform
 import socket
+import struct
 import subprocess
 import sys
 import textwrap
-import warnings
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,23 +17,28 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from etils import epath
-from tensorboardX import SummaryWriter
-from tensorboardX.record_writer import register_writer_factory
+from tensorboardX import summary
+
+# pyrefly: ignore[missing-module-attribute]: protobuf makes the classes when it is imported
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import masked_crc32c
 
 import transformer
-from transformer.checkpoint.about import lost_records
 from transformer.config import Config
 from transformer.console import Pace, live_line, phase, say
 from transformer.evaluation import plots
-from transformer.files.appending import append_bytes
-from transformer.files.storage import is_remote
 from transformer.workdir import WorkDir
 
 ROOT = Path(transformer.__file__).parents[1]
 PACKAGES = "jax jaxlib flax optax orbax-checkpoint numpy sacrebleu sentencepiece"
 OnReport = Callable[[int, dict[str, float]], object]
 DRAWING_SHARE = 0.02  # of the time, at most, goes into drawing curves
+NUM_SAMPLES = 8  # per validation, for TensorBoard; samples.txt has 20
+GROUPS = {  # of the names that do not begin with that of a split, and are not of "train"
+    "system": ("tokens_per_second", "input_wait", "utilisation", "device_memory_gib"),
+    "progress": ("epoch", "seconds", "device_hours", "target_tokens"),
+    "": ("num_train_steps", "selection_score"),  # not for TensorBoard
+}
 
 
 class Progress:
@@ -50,22 +56,40 @@ class Progress:
         self._line = live_line()
         self._line.is_silent |= not workdir.writes
         self._clock = self._line.clock
-        self._events = EventFile(workdir, step, config)
         self._last_step, self._pace = step, Pace(self._clock)  # since the first line
         self._last_drawn = self._clock()
         self._drawing_seconds = 0.5  # of the last picture; a guess for the first
+        self._events = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+        self._add_event(step + 1, file_version="brain.Event:2")
+        # TensorBoard then forgets the events of later steps, which an interrupted run left.
+        self._add_event(step + 1, session_log=SessionLog(status=SessionLog.START))
+        if not step:
+            rows = [f"|{name}|{json.dumps(value)}|" for name, value in config.values().items()]
+            table = "\n".join(["|setting|value|", "|-|-|", *rows])
+            self._add_event(0, summary=summary.text("settings", table))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Appends the metrics of a step to metrics.jsonl and TensorBoard."""
+        for name, value in metrics.items():
+            if tag := tag_of(name):
+                self._add_event(step, summary=summary.scalar(tag, value))
         self._workdir.append_metrics({"step": step, **metrics})
-        self._events.add_metrics(step, metrics)
         if self._on_report:
             self._on_report(step, dict(metrics))
 
     def log_samples(self, step: int, samples: Sequence[str]) -> None:
         """Appends outputs for the validation set to samples.txt and TensorBoard."""
+        text = textwrap.dedent("\n\n".join(samples[:NUM_SAMPLES]))
+        text = textwrap.indent(text, "    ")  # which is code in Markdown
+        self._add_event(step, summary=summary.text("samples", text))
         self._workdir.append_samples(step, samples[:20])
-        self._events.add_samples(step, samples)
+
+    def _add_event(self, step: int, **content: Any) -> None:
+        """Adds a record for TensorBoard: length, checksum, event, checksum."""
+        event = Event(wall_time=time.time(), step=step, **content).SerializeToString()
+        length = struct.pack("<Q", len(event))
+        sums = [struct.pack("<I", masked_crc32c(data)) for data in (length, event)]
+        self._workdir.append_events(self._events, length + sums[0] + event + sums[1])
 
     @property
     def is_due(self) -> bool:
@@ -75,18 +99,24 @@ class Progress:
     def show(self, step: int, metrics: Mapping[str, float], *, is_passing: bool = False) -> None:
         """Shows the line of a training step: step, loss, learning rate, tokens/s, time left.
 
+        Utilisation is added where it is known, waiting and skipped steps where there are any.
         is_passing: whether it is shown because it `is_due`, and not a report.
         """
         self._pace.add(step - self._last_step)
         self._last_step = step
-        loss = "" if math.isnan(metrics["loss"]) and is_passing else f"loss {metrics['loss']:.4f}  "
-        time_left = self._pace.time_left(self._num_steps - step)
-        text = (
-            f"step {step:>6,}/{self._num_steps:,}  {loss}"
-            f"lr {metrics['learning_rate']:.2e}  {metrics['tokens_per_second']:>7,.0f} tokens/s"
-            f"{time_left and f'  {time_left}'}{_format_shares(metrics)}"
-        )
-        self._line.show(text, is_passing=is_passing)
+        rate, speed = metrics["learning_rate"], metrics["tokens_per_second"]
+        words = [f"step {step:>6,}/{self._num_steps:,}"]
+        if not (math.isnan(metrics["loss"]) and is_passing):
+            words.append(f"loss {metrics['loss']:.4f}")
+        words.append(f"lr {rate:.2e}  {speed:>7,.0f} tokens/s")
+        words.append(self._pace.time_left(self._num_steps - step))
+        if "utilisation" in metrics:
+            words.append(f"{metrics['utilisation']:.1%} of bf16 peak")
+        if metrics["input_wait"] > 0.01:
+            words.append(f"{metrics['input_wait']:.0%} waiting for data")
+        if metrics["skipped"]:
+            words.append(f"{metrics['skipped']:.0f} skipped")
+        self._line.show("  ".join(filter(None, words)), is_passing=is_passing)
 
     def draw_curves(self, *, is_last: bool = False) -> None:
         """Draws curves.png from what was logged so far, unless that would take too much time.
@@ -110,35 +140,20 @@ class Progress:
     def close(self) -> None:
         """Flushes metrics and events, and leaves the last line as it is; raises OSError."""
         self._workdir.flush()
-        self._events.close()
         self._line.close()
 
 
-def open_progress(
-    workdir: WorkDir,
-    config: Config,
-    step: int,
-    about: Mapping[str, Any],
-    on_report: OnReport | None,
-) -> Progress:
-    """Returns the progress of a run that goes on after `step`, and notes this start of it.
+def tag_of(name: str) -> str:
+    """Returns the tag of a metric of metrics.jsonl; "" for what is no metric.
 
-    What an interrupted run logged of later steps is forgotten. about: what the checkpoint of that
-    step holds; if records that were in metrics.jsonl then are lost, that is said.
+    >>> tag_of("validation_bleu"), tag_of("gradient_norm"), tag_of("input_wait")
+    ('validation/bleu', 'train/gradient_norm', 'system/input_wait')
     """
-    workdir.forget_metrics_after(step)
-    if lost := lost_records(workdir, about):
-        say(f"warning: {lost}")
-    workdir.append_start(step, describe_environment())
-    return Progress(workdir, config, step, on_report)
-
-
-def _format_shares(metrics: Mapping[str, float]) -> str:
-    """Returns utilisation where it is known, and waiting and skipped steps where there are any."""
-    text = f"  {metrics['utilisation']:.1%} of bf16 peak" if "utilisation" in metrics else ""
-    if metrics["input_wait"] > 0.01:
-        text += f"  {metrics['input_wait']:.0%} waiting for data"
-    return text + (f"  {metrics['skipped']:.0f} skipped" if metrics["skipped"] else "")
+    split, _, rest = name.partition("_")
+    if split in ("validation", "test"):
+        return f"{split}/{rest}"
+    group = next((group for group, names in GROUPS.items() if name in names), "train")
+    return group and f"{group}/{name}"
 
 
 def describe_environment() -> dict[str, Any]:
@@ -164,92 +179,3 @@ def _commit() -> str | None:
             output = subprocess.check_output(command, timeout=5, stderr=subprocess.DEVNULL)
             return output.decode().strip()
     return None
-
-
-GROUPS = {  # of the names that do not begin with that of a split, and are not of "train"
-    "system": ("tokens_per_second", "input_wait", "utilisation", "device_memory_gib"),
-    "progress": ("epoch", "seconds", "device_hours", "target_tokens"),
-    "": ("num_train_steps", "selection_score"),  # not for TensorBoard
-}
-SCHEME = "events"  # by which tensorboardX knows that we write its files
-NUM_SAMPLES = 8  # per validation
-
-
-class EventFile:
-    """The events of one start of a run: metrics in groups, samples, and the settings.
-
-    num_steps_done: the steps before this start; TensorBoard forgets the events of later ones.
-    config: shown as text if it is given.
-    """
-
-    def __init__(self, workdir: WorkDir, num_steps_done: int, config: Config | None = None) -> None:
-        register_writer_factory(SCHEME, _EventsFactory())
-        self._writer = SummaryWriter(
-            f"{SCHEME}:{workdir.path}",
-            purge_step=num_steps_done + 1,
-            write_to_disk=workdir.writes,
-            flush_secs=120 if is_remote(workdir.path) else 10,
-        )
-        if config and not num_steps_done:
-            rows = [f"|{name}|{json.dumps(value)}|" for name, value in config.values().items()]
-            self._writer.add_text("settings", "\n".join(["|setting|value|", "|-|-|", *rows]), 0)
-
-    def add_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds each metric under its tag."""
-        for name, value in metrics.items():
-            if tag := tag_of(name):
-                self._writer.add_scalar(tag, value, step)
-
-    def add_samples(self, step: int, samples: Sequence[str]) -> None:
-        """Adds outputs for the validation set, as they are."""
-        text = textwrap.dedent("\n\n".join(samples[:NUM_SAMPLES]))
-        self._writer.add_text("samples", textwrap.indent(text, "    "), step)  # Markdown's code
-
-    def close(self) -> None:
-        """Writes what was added and ends the writer's thread."""
-        self._writer.close()
-
-
-def tag_of(name: str) -> str:
-    """Returns the tag of a metric of metrics.jsonl; "" for what is no metric.
-
-    >>> tag_of("validation_bleu"), tag_of("gradient_norm"), tag_of("input_wait")
-    ('validation/bleu', 'train/gradient_norm', 'system/input_wait')
-    """
-    split, _, rest = name.partition("_")
-    if split in ("validation", "test"):
-        return f"{split}/{rest}"
-    group = next((group for group, names in GROUPS.items() if name in names), "train")
-    return group and f"{group}/{name}"
-
-
-class _Events:
-    """The file or object of some events; an object is rewritten whole every two minutes.
-
-    tensorboardX's own writer ends its thread at the first failure, and then training waits for
-    that thread for ever.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._path, self._pending = epath.Path(name.removeprefix(f"{SCHEME}:")), b""
-
-    def write(self, data: bytes) -> None:
-        self._pending += data
-
-    def flush(self) -> None:
-        try:
-            append_bytes(self._path, self._pending)
-            self._pending = b""
-        except Exception as error:
-            warnings.warn(f"the events for TensorBoard were not written: {error}", stacklevel=2)
-
-    close = flush
-
-
-class _EventsFactory:
-    """What tensorboardX asks of a kind of storage."""
-
-    open = _Events
-
-    def directory_check(self, path: str) -> None:
-        """Does nothing: the work directory is there, and an object store has none to make."""

@@ -6,7 +6,6 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -23,13 +22,12 @@ from transformer.console import (
     showing_phases,
     silence,
 )
-from transformer.evaluation.scores import TaskScores
 from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE
 from transformer.parallel import devices, hosts
 from transformer.parallel.stopping import Interruption, Stopping
 from transformer.tasks.task import Task
 from transformer.training import startup_summary
-from transformer.training.automatic import fix_steps, make_trainer
+from transformer.training.automatic import make_trainer
 from transformer.training.automatic_rules import Choices
 from transformer.training.profile import Profile, make_profile
 from transformer.training.progress import OnReport
@@ -111,35 +109,37 @@ def train(
         devices.check_accelerator(say)
         folder = WorkDir(workdir, writes=jax.process_index() == 0)
         config = folder.with_choices(config.validate())
-        if is_finished(folder, config):
-            return _finished_before(folder)
+        if _is_finished(folder, config):
+            step = folder.read_metrics()[-1]["step"]
+            return TrainingResult(folder.path, step, DONE, _scores_of_test_split(folder))
         trace = make_profile(profile, folder, config.training.num_train_steps)
         stopping = Stopping(config.training.patience)
         try:
             folder.open_for_training(config)
             with keeping_log(folder.append_log, shlex.join(sys.orig_argv)):
                 trainer, choices = make_trainer(config, folder, stopping, task_type, on_report)
-                fix_steps(trainer, choices, start)
                 with stopping.noting_signals():
                     result = _train(trainer, choices, trace, accept_changed_text)
                     if result.exit_code in (INTERRUPTED, RESUMABLE):
                         say(f"stopped at step {result.step:,} and saved; the same command goes on")
                     say(f"all of it took {format_seconds(time.monotonic() - start)}")
         finally:
-            trace.close()  # that of a run which an exception ended
             folder.close()
     return result
 
 
-def _finished_before(workdir: WorkDir) -> TrainingResult:
-    """Says that a run has come to its end, and returns what it reached."""
-    say(
-        f"{workdir.path} is already finished; its scores are in {workdir / 'results'}. Raise "
-        f"--config.training.num_train_steps to train further, or evaluate it: "
-        f"eval.py --workdir={workdir.path}"
-    )
-    last = workdir.read_metrics()[-1]
-    return TrainingResult(workdir.path, last["step"], DONE, _scores_of_test_split(last))
+def _is_finished(workdir: WorkDir, config: Config) -> bool:
+    """Whether the run has come to its end, which is said; raises ValueError if the hosts differ."""
+    finished = workdir.is_finished(config)
+    seen = f"{workdir.has_run} {finished} {config.to_json()}"
+    hosts.check_same("configuration or in what is in the work directory", seen.encode)
+    if finished:
+        say(
+            f"{workdir.path} is already finished; its scores are in {workdir / 'results'}. Raise "
+            f"--config.training.num_train_steps to train further, or evaluate it: "
+            f"eval.py --workdir={workdir.path}"
+        )
+    return finished
 
 
 def _train(
@@ -158,17 +158,9 @@ def _train(
     step, scores = max(trainer.checkpoints.steps(), default=0), {}
     trainer.close()
     if code == DONE:
-        hosts.wait_until(partial(workdir.is_finished, trainer.config))  # the first host writes that
-        scores = _scores_of_test_split(workdir.read_metrics()[-1])
+        hosts.wait_until(lambda: workdir.is_finished(trainer.config))  # the first host writes that
+        scores = _scores_of_test_split(workdir)
     return TrainingResult(workdir.path, step, code, scores)
-
-
-def is_finished(workdir: WorkDir, config: Config) -> bool:
-    """Whether the run has come to its end; raises ValueError if the hosts disagree about it."""
-    finished = workdir.is_finished(config)
-    seen = f"{workdir.has_run} {finished} {config.to_json()}"
-    hosts.check_same("configuration or in what is in the work directory", seen.encode)
-    return finished
 
 
 def conclude_run(trainer: Trainer) -> None:
@@ -182,32 +174,22 @@ def conclude_run(trainer: Trainer) -> None:
         result = trainer.task.score_test_split()
     if not workdir.writes:
         return
-    scores = _save_scores(workdir, result, trainer.config.data.test_split) if result else {}
+    scores: dict[str, float] = {}
+    if result:
+        file = result.save(workdir, trainer.config.data.test_split)
+        report, curves = file.with_name("report.html"), workdir / "curves.png"
+        drawn = f"curves: {curves}   " if curves.exists() else ""
+        say("\n".join(["", *result.samples, f"test set, checkpoint {result.checkpoint}:"]))
+        say("\n".join(f"  {line}" for line in result.lines()))
+        say(f"{drawn}scores: {report if report.exists() else file}")
+        values = {f"test_{name}": score.value for name, score in result.scores.items()}
+        scores = {k: v for k, v in values.items() if math.isfinite(v)}  # JSON knows no other
     # `WorkDir.is_finished` takes this last line of metrics.jsonl as the mark of a finished run.
     trainer.progress.log(step, scores | {"num_train_steps": num_steps})
     say(NEXT.format(shlex.quote(str(workdir.path))))
 
 
-def _save_scores(workdir: WorkDir, result: TaskScores, split: str) -> dict[str, float]:
-    """Writes and shows the scores of the test split; returns them for metrics.jsonl."""
-    file = result.save(workdir, split)
-    report = file.with_name("report.html")
-    lines = ["", *result.samples, f"test set, checkpoint {result.checkpoint}:"]
-    lines += [f"  {line}" for line in result.lines()]
-    curves = workdir / "curves.png"
-    drawn = f"curves: {curves}   " if curves.exists() else ""
-    say("\n".join([*lines, f"{drawn}scores: {report if report.exists() else file}"]))
-    return {
-        f"test_{name}": score.value
-        for name, score in result.scores.items()
-        if math.isfinite(score.value)  # JSON knows no other number
-    }
-
-
-def _scores_of_test_split(record: dict[str, float]) -> dict[str, float]:
-    """Returns the scores of the test split in the last record of metrics.jsonl, by name."""
-    return {
-        name.removeprefix("test_"): value
-        for name, value in record.items()
-        if name.startswith("test_")
-    }
+def _scores_of_test_split(workdir: WorkDir) -> dict[str, float]:
+    """Returns the scores of the test split by name, from the last record of metrics.jsonl."""
+    last = workdir.read_metrics()[-1]
+    return {k.removeprefix("test_"): v for k, v in last.items() if k.startswith("test_")}

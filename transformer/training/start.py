@@ -5,14 +5,14 @@ checkpoint was trained on; a new one writes them into its work directory.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from transformer.checkpoint.about import SETTINGS, changed_settings, describe_run
-from transformer.checkpoint.checkpoints import Checkpoints, choose_base, load_base
+from transformer.checkpoint.checkpoints import Checkpoints, load_base
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.checkpoint.warm_start import warm_start
 from transformer.config import Config
@@ -25,16 +25,6 @@ from transformer.workdir import WorkDir
 FLAG = "--accept_changed_text"  # of train.py, and without the dashes an argument of `train`
 
 
-def summary(contents: Sequence[Any]) -> bytes:
-    """Returns arrays, as their checksums, and other objects as text."""
-    return repr(
-        [
-            zlib.crc32(np.ascontiguousarray(item).data) if isinstance(item, np.ndarray) else item
-            for item in contents
-        ]
-    ).encode()
-
-
 def first_state(
     config: Config, task: Task, train_step: TrainStep, *, accept_changed_text: bool
 ) -> tuple[Checkpoints, TrainState, dict[str, Any]]:
@@ -44,32 +34,34 @@ def first_state(
     user has said that the text was changed on purpose. Raises ValueError for a run that cannot go
     on, and if the hosts differ.
     """
-    workdir = task.workdir
-    hosts.check_same("the text that they read", lambda: summary(task.data_contents()))
+    workdir, init_from = task.workdir, config.training.init_from
+    hosts.check_same("the text that they read", lambda: _summary(task.data_contents()))
     checkpoints = Checkpoints(workdir.checkpoints, keep=config.training.keep_checkpoints)
     contents = task.training_contents()
-    text = zlib.crc32(summary(contents)) if contents else None
-    resumes, is_new = bool(checkpoints.steps()), not workdir.has_run
-    if resumes and is_new:
+    text = zlib.crc32(_summary(contents)) if contents else None
+    state, said = None, ""
+    resumes, is_saved = bool(checkpoints.steps()), workdir.has_run
+    if resumes and not is_saved:
         raise ValueError(
             f"{workdir.path} holds checkpoints but no config.json, which says what they are of: "
             f"put it back, or name another --workdir."
         )
-    state, said = None, ""
     if resumes:
         with phase("restoring the checkpoint"):
             state = checkpoints.restore(train_step.abstract_state)
         said = f"resuming at step {int(state.step):,}"
         about = checkpoints.about(int(state.step))
-        _check_same_run(about, describe_run(workdir.path, config), config, workdir)
-        is_new = about["text"] not in (None, text)
-        if is_new:
-            _accept_text(about["step"], config.data.corpus, is_accepted=accept_changed_text)
-    _write_run(config, task, is_new=is_new)
+        is_saved = _check_same_run(about, config, workdir, text, is_accepted=accept_changed_text)
+    if workdir.writes and not is_saved:
+        task.save(workdir.path)
+    workdir.save_config(config)
+    hosts.wait_for_all("the work directory")
+    if not hosts.wait_until(lambda: workdir.has_run):
+        raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
     if state is None:
         state, said = _new_state(config, workdir, train_step)
     if config.training.lora_rank:
-        base = load_base(workdir) if resumes else choose_base(workdir, config.training.init_from)
+        base = load_base(workdir, "" if resumes else init_from)
         state = state.replace(frozen=_put_like(train_step.abstract_state.frozen, base))
     hosts.check_same("the checkpoint that they can read", said.encode)
     if said:
@@ -77,12 +69,24 @@ def first_state(
     return checkpoints, state, describe_run(workdir.path, config, text)
 
 
-def _check_same_run(
-    about: dict[str, Any], now: dict[str, Any], config: Config, workdir: WorkDir
-) -> None:
-    """Raises ValueError if a run does not go on with what its checkpoint was trained with.
+def _summary(contents: Sequence[Any]) -> bytes:
+    """Returns arrays, as their checksums, and other objects as text."""
+    arrays = (np.ascontiguousarray(x).data if isinstance(x, np.ndarray) else x for x in contents)
+    return repr([zlib.crc32(x) if isinstance(x, memoryview) else x for x in arrays]).encode()
 
-    about, now: as `describe_run` returns them, then and now.
+
+def _check_same_run(
+    about: Mapping[str, Any],
+    config: Config,
+    workdir: WorkDir,
+    text: int | None,
+    *,
+    is_accepted: bool,
+) -> bool:
+    """Returns whether the text is the one that a checkpoint was trained on.
+
+    about: as `describe_run` returned it then. text: the checksum now; another one must have been
+    accepted. Raises ValueError for that, and for other settings or files than those of then.
     """
     for name, (before, after) in changed_settings(about, config).items():
         if not SETTINGS[name].resumable:
@@ -90,46 +94,35 @@ def _check_same_run(
                 f"{workdir / 'config.json'} has {name}={after!r}, but the checkpoints were trained "
                 f"with {before!r}: put back the former value."
             )
-    if changed := sorted(name for name, _ in about["files"].items() ^ now["files"].items()):
+    files = describe_run(workdir.path, config)["files"]
+    if changed := sorted(name for name, _ in about["files"].items() ^ files.items()):
         raise ValueError(
             f"{workdir / changed[0]} is not the file that the checkpoints were trained with: put "
             f"the former one back, or remove what was not there."
         )
-
-
-def _accept_text(step: int, corpus: str, *, is_accepted: bool) -> None:
-    """Says that the training text has changed; raises ValueError unless that was accepted."""
-    changed = f"training text is not the one that step {step:,} was trained on"
+    if about["text"] in (None, text):
+        return True
+    changed = f"training text is not the one that step {about['step']:,} was trained on"
     if not is_accepted:
         raise ValueError(
-            f"The {changed} (data.corpus={corpus}): put the former text back, start a new run in "
-            f"another --workdir, or go on with the changed text with {FLAG} (in Python, "
+            f"The {changed} (data.corpus={config.data.corpus}): put the former text back, start a "
+            f"new run in another --workdir, or go on with the changed text with {FLAG} (in Python, "
             f"accept_changed_text=True)."
         )
     say(f"the {changed}; going on with the changed text, as asked by {FLAG}")
-
-
-def _write_run(config: Config, task: Task, *, is_new: bool) -> None:
-    """Writes what restoring needs besides a checkpoint; is_new: all of it, and not config.json."""
-    workdir = task.workdir
-    if workdir.writes and is_new:
-        task.save(workdir.path)
-    workdir.save_config(config)
-    hosts.wait_for_all("the work directory")
-    if not hosts.wait_until(lambda: workdir.has_run):
-        raise ValueError(f"{workdir.path} is not shared by the hosts: name a folder that all see.")
+    return False
 
 
 def _new_state(config: Config, workdir: WorkDir, train_step: TrainStep) -> tuple[TrainState, str]:
     """Returns (a state of step 0, perhaps with another run's weights; what to say of these)."""
-    training = config.training
+    rank, init_from = config.training.lora_rank, config.training.init_from
     with phase("initialising the parameters"):
         state = train_step.init_state()
-    if not training.init_from:
+    if not init_from:
         return state, ""
-    if training.lora_rank:
-        return state, f"adapters of rank {training.lora_rank} to {training.init_from}"
-    params, note = warm_start(state.params, workdir, training.init_from)
+    if rank:
+        return state, f"adapters of rank {rank} to {init_from}"
+    params, note = warm_start(state.params, workdir, init_from)
     return state.with_params(params), note
 
 

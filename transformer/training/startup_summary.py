@@ -8,9 +8,8 @@ from typing import Any
 import jax
 from tabulate import tabulate
 
-from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
-from transformer.console import format_seconds, phase, say
+from transformer.console import format_seconds, phase, quantity, say
 from transformer.exit_codes import DONE
 from transformer.model.costs import StepCost
 from transformer.parallel import compile_cache
@@ -31,23 +30,38 @@ LAYER = re.compile(r"/layer_\d+/")
 
 def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> list[str]:
     """Returns the start-up summary of a run. task: None if its text was not read."""
-    state = step.abstract_state
+    state, parallel = step.abstract_state, step.parallel
     num_params = count_parameters(state.frozen or state.params)
-    lines = [model_line(config, num_params)]
+    m, has_decoder = config.model, task_kind(config.task) == "translation"
+    layers = f"{m.num_layers}+{m.depth(is_decoder=True)}" if has_decoder else m.num_layers
+    lines = [
+        f"model       {layers} layers, d_model {m.d_model}, d_ff {m.d_ff}, {m.num_heads} heads, "
+        f"{m.norm}-norm, {m.dtype}: {num_params:,} parameters"
+    ]
     if state.frozen:
         lines.append(
             f"adapters    of rank {config.training.lora_rank}: {count_parameters(state.params):,} "
             f"parameters are trained, {num_params:,} are not"
         )
-    lines += device_lines(config, step.parallel, step.abstract_state)
+    devices, options = parallel.mesh.devices.ravel(), [parallel.describe()]
+    num_hosts = len({device.process_index for device in devices})
+    options += [name for name in ("remat", "scan_layers") if getattr(config, name)]
+    if config.training.accumulate_steps > 1:
+        options.append(f"in {config.training.accumulate_steps} micro-batches")
+    params, whole = (parallel.bytes_per_device(tree) / MIB for tree in (state.params, state))
+    lines += [
+        f"devices     {len(devices)} × {devices[0].device_kind} on {quantity(num_hosts, 'host')}, "
+        f"{', '.join(options)}",
+        f"memory      {params:,.1f} MiB of parameters, {whole:,.1f} MiB with the optimizer's, "
+        f"on each device",
+    ]
     if task:
         lines += task.summary_lines()
         if task.label_smoothing:
             lines.append(
                 f"loss        with label smoothing {task.label_smoothing:g}; perplexity without it"
             )
-        if cost := task.cost_per_step:
-            lines.append(work_line(cost))
+        lines += work_lines(task.cost_per_step)
     num_steps, warmup_steps = config.training.num_train_steps, config.optimizer.warmup_steps
     lines.append(f"steps       {num_steps:,}")
     if warmup_steps > num_steps:
@@ -63,87 +77,47 @@ def count_parameters(params: Params) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def parameter_table(params: Params) -> list[str]:
-    """Returns a line per kind of array of parameters: name, shape, size and share of the whole.
-
-    All layers that are alike share a line.
-    """
-    alike: dict[tuple[str, tuple[int, ...]], list[Any]] = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        name = "/".join(str(key.key) for key in path)
-        alike.setdefault((LAYER.sub("/layer_*/", name), leaf.shape), []).append(leaf)
-    total = sum(leaf.size for leaves in alike.values() for leaf in leaves)
-    rows = []
-    for (name, shape), leaves in alike.items():
-        layers = f"{len(leaves)} layer{'s' * (len(leaves) > 1)}"
-        size = sum(leaf.size for leaf in leaves)
-        name = f"  {name.replace('layer_*', layers)}"
-        rows.append((name, "×".join(map(str, shape)), size, size / total))
-    return tabulate(
-        [*rows, ("  all", "", total, 1.0)],
-        tablefmt="plain",
-        colalign=("left", "right", "right", "right"),
-        intfmt=",",
-        floatfmt=".1%",
-        preserve_whitespace=True,
-    ).split("\n")
-
-
-def model_line(config: Config, num_params: int) -> str:
-    """Returns the line on the network."""
-    m, has_decoder = config.model, task_kind(config.task) == "translation"
-    layers = f"{m.num_layers}+{m.depth(is_decoder=True)}" if has_decoder else m.num_layers
-    return (
-        f"model       {layers} layers, d_model {m.d_model}, d_ff {m.d_ff}, "
-        f"{m.num_heads} heads, {m.norm}-norm, {m.dtype}: {num_params:,} parameters"
-    )
-
-
-def device_lines(config: Config, parallel: Parallel, state: TrainState) -> list[str]:
-    """Returns the lines on the devices, how they share the work, and the memory of each.
-
-    state: arrays, or their shapes.
-    """
-    devices = parallel.mesh.devices.ravel()
-    num_hosts = len({device.process_index for device in devices})
-    options = [name for name in ("remat", "scan_layers") if getattr(config, name)]
-    if config.training.accumulate_steps > 1:
-        options.append(f"in {config.training.accumulate_steps} micro-batches")
-    params, whole = (parallel.bytes_per_device(tree) / MIB for tree in (state.params, state))
+def work_lines(cost: StepCost | None) -> list[str]:
+    """Returns the line on the arithmetic of a training step, by the model's formula, if known."""
+    if not cost:
+        return []
     return [
-        f"devices     {len(devices)} × {devices[0].device_kind} on {num_hosts} host"
-        f"{'s' * (num_hosts > 1)}, {', '.join([parallel.describe(), *options])}",
-        f"memory      {params:,.1f} MiB of parameters, {whole:,.1f} MiB with the optimizer's, "
-        f"on each device",
-    ]
-
-
-def work_line(cost: StepCost) -> str:
-    """Returns the line on the arithmetic of a training step, by the model's formula."""
-    return (
         f"step        {cost.num_targets:,.0f} target tokens, {cost.flops / 1e9:,.1f} GFLOP (the "
         f"model's, on real tokens)"
-    )
-
-
-def compiled_lines(compiled: jax.stages.Compiled, device_kind: str) -> list[str]:
-    """Returns what the compiler says of a step: memory and FLOPs per device.
-
-    The compiler counts the body of a loop (micro-batches, scanned layers) once.
-    """
-    memory, cost = compiled.memory_analysis(), compiled.cost_analysis() or {}
-    assert memory  # every backend that we compile for knows it
-    kept, work = memory.argument_size_in_bytes / MIB, memory.temp_size_in_bytes / MIB
-    chip, verdict = find_chip(device_kind), ""
-    if chip:
-        fits = "fits" if kept + work < chip.memory_gib * 1024 else "DOES NOT FIT"
-        verdict = f": {fits} into {chip.memory_gib} GiB"
-    return [
-        f"compiled    {kept:,.0f} MiB of state and batch + {work:,.0f} MiB of work space on each "
-        f"device{verdict}",
-        f"            {cost.get('flops', 0) / 1e9:,.1f} GFLOP per step on each device, by the "
-        f"compiler's count (loops once)",
     ]
+
+
+def estimate_lines(
+    cost: StepCost | None, num_steps: int, devices: Sequence[jax.Device]
+) -> list[str]:
+    """Returns lines on what all steps of a run take, in time and chip-hours.
+
+    They assume several utilisations: the share of the peak that the model's arithmetic on real
+    tokens reaches, which the reports of training give. Evaluations come on top. None for CPUs.
+    cost: of a step; None if unknown.
+    """
+    kind, platform = devices[0].device_kind, devices[0].platform
+    chip = find_chip(kind)
+    if platform == "cpu":  # which has no peak to speak of
+        return []
+    if not chip or not cost:
+        reason = f"the peak of {kind}" if not chip else "what a step costs"
+        return [f"estimate    none, as {reason} is not known"]
+    # Of some TPUs, the two cores of a chip are two devices.
+    num_chips = len({str(d.coords) if platform == "tpu" else d.id for d in devices})
+    peak = chip.peak_tflops * 1e12 * len(devices)
+    lines = [
+        f"estimate    {num_steps:,} steps of {cost.flops / 1e9:,.1f} GFLOP, on "
+        f"{quantity(num_chips, 'chip')} of {peak / num_chips / 1e12:,.4g} TFLOP/s:"
+    ]
+    for utilisation in UTILISATIONS:
+        seconds = cost.flops / (utilisation * peak)
+        chip_hours = num_chips * num_steps * seconds / 3600
+        lines.append(
+            f"            at {utilisation:.0%} of peak: {1000 * seconds:,.1f} ms per step, "
+            f"{format_seconds(num_steps * seconds)}, {chip_hours:,.1f} chip-hours"
+        )
+    return lines
 
 
 def make_step_without_data(config: Config, parallel: Parallel) -> TrainStep:
@@ -162,39 +136,6 @@ def make_step_without_data(config: Config, parallel: Parallel) -> TrainStep:
     return TrainStep(config, parallel, model, loss_fn, batch)
 
 
-def estimate_lines(
-    cost: StepCost | None, num_steps: int, devices: Sequence[jax.Device]
-) -> list[str]:
-    """Returns lines on what all steps of a run take, in time and chip-hours.
-
-    They assume several utilisations: the share of the peak that the model's arithmetic on real
-    tokens reaches, which the reports of training give. Evaluations come on top. None for CPUs.
-    cost: of a step; None if unknown.
-    """
-    kind = devices[0].device_kind
-    chip = find_chip(kind)
-    if devices[0].platform == "cpu":  # which has no peak to speak of
-        return []
-    if not chip or not cost:
-        reason = f"the peak of {kind}" if not chip else "what a step costs"
-        return [f"estimate    none, as {reason} is not known"]
-    has_cores = devices[0].platform == "tpu"  # of some TPUs, the two of a chip are two devices
-    num_chips = len({str(device.coords) if has_cores else device.id for device in devices})
-    peak = chip.peak_tflops * 1e12 * len(devices)
-    lines = [
-        f"estimate    {num_steps:,} steps of {cost.flops / 1e9:,.1f} GFLOP, on {num_chips} "
-        f"chip{'s' * (num_chips > 1)} of {peak / num_chips / 1e12:,.4g} TFLOP/s:"
-    ]
-    for utilisation in UTILISATIONS:
-        seconds = cost.flops / (utilisation * peak)
-        chip_hours = num_chips * num_steps * seconds / 3600
-        lines.append(
-            f"            at {utilisation:.0%} of peak: {1000 * seconds:,.1f} ms per step, "
-            f"{format_seconds(num_steps * seconds)}, {chip_hours:,.1f} chip-hours"
-        )
-    return lines
-
-
 def describe_run(config: Config, workdir: str, topology: str) -> int:
     """Prints the start-up summary and the costs of the compiled step; returns the exit code.
 
@@ -207,15 +148,13 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
         cost = TASKS[config.task].cost_without_data(config)
         lines = summary_lines(config, step)
         lines.append("data        not read: full rows and vocabularies as configured")
-        if cost:
-            lines.append(work_line(cost))
+        lines += work_lines(cost)
     else:
         folder = WorkDir(workdir, writes=False)
         trainer, choices = make_trainer(folder.with_choices(config), folder)
         config = choices.config
         step, cost = trainer.train_step, trainer.task.cost_per_step
-        lines = summary_lines(config, step, trainer.task)
-        lines += choices.lines()
+        lines = summary_lines(config, step, trainer.task) + choices.lines()
     devices = step.parallel.mesh.devices.ravel().tolist()
     lines += estimate_lines(cost, config.training.num_train_steps, devices)
     say("\n".join(lines))
@@ -224,15 +163,50 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
 
 
 def describe_compiled(step: TrainStep) -> None:
-    """Prints what the compiler says of a training step, and the table of the parameters."""
+    """Prints the compiler's memory and FLOPs of a step per device, and the parameters' table.
+
+    The compiler counts the body of a loop (micro-batches, scanned layers) once.
+    """
     start = time.monotonic()
     with phase("compiling the training step"):
         compiled = step.lower().compile()
-    device = step.parallel.mesh.devices.ravel()[0]
+    memory, cost = compiled.memory_analysis(), compiled.cost_analysis() or {}
+    assert memory  # every backend that we compile for knows it
+    kept, work = memory.argument_size_in_bytes / MIB, memory.temp_size_in_bytes / MIB
+    verdict = ""
+    if chip := find_chip(step.parallel.mesh.devices.ravel()[0].device_kind):
+        fits = "fits" if kept + work < chip.memory_gib * 1024 else "DOES NOT FIT"
+        verdict = f": {fits} into {chip.memory_gib} GiB"
     lines = [
-        *compiled_lines(compiled, device.device_kind),
+        f"compiled    {kept:,.0f} MiB of state and batch + {work:,.0f} MiB of work space on each "
+        f"device{verdict}",
+        f"            {cost.get('flops', 0) / 1e9:,.1f} GFLOP per step on each device, by the "
+        f"compiler's count (loops once)",
         f"            in {time.monotonic() - start:,.0f} s",
         "parameters",
         *parameter_table(step.abstract_state.params),
     ]
     say("\n".join(lines))
+
+
+def parameter_table(params: Params) -> list[str]:
+    """Returns a line per kind of array of parameters: name, shape, size and share of the whole.
+
+    All layers that are alike share a line.
+    """
+    alike: dict[tuple[str, str], list[int]] = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        name = LAYER.sub("/layer_*/", "/".join(str(key.key) for key in path))
+        alike.setdefault((name, "×".join(map(str, leaf.shape))), []).append(leaf.size)
+    total, rows = count_parameters(params), []
+    for (name, shape), sizes in alike.items():
+        name = name.replace("layer_*", quantity(len(sizes), "layer"))
+        rows.append((f"  {name}", shape, sum(sizes), sum(sizes) / total))
+    return tabulate(
+        [*rows, ("  all", "", total, 1.0)],
+        tablefmt="plain",
+        colalign=("left", "right", "right", "right"),
+        intfmt=",",
+        floatfmt=".1%",
+        preserve_whitespace=True,
+    ).split("\n")

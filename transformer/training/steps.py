@@ -4,7 +4,9 @@ All that it knows of a task is `loss_fn(params, batch, rng) -> (loss sum, sums)`
 least "loss" and "tokens", the number of targets, each summed over the batch and not yet divided.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -16,7 +18,6 @@ from flax import linen as nn
 from transformer.checkpoint.train_state import AdapterState, Params, TrainState, init_adapters
 from transformer.config import Config
 from transformer.parallel.mapping import Parallel, rows_of_host
-from transformer.training.batches import Batches
 from transformer.training.optimizer import make_optimizer
 
 Batch = Any  # a pytree of arrays [B, …]
@@ -100,17 +101,12 @@ def _accumulate(
     if num_parts == 1:
         return gradient_fn(params, batch, rng)
 
-    def split_rows(x: jax.Array) -> jax.Array:
-        return x.reshape(-1, num_parts, *x.shape[1:]).swapaxes(0, 1)
-
-    def add_part(
-        total: tuple[Params, Sums], part: tuple[Batch, jax.Array]
-    ) -> tuple[tuple[Params, Sums], None]:
+    def add_part(total: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, gradient_fn(params, *part)), None
 
-    parts = jax.tree.map(split_rows, batch), jax.random.split(rng, num_parts)
-    one_part = jax.tree.map(lambda x: x[0], parts)
-    shapes = jax.eval_shape(gradient_fn, params, *one_part)
+    rows = jax.tree.map(lambda x: x.reshape(-1, num_parts, *x.shape[1:]).swapaxes(0, 1), batch)
+    parts = rows, jax.random.split(rng, num_parts)
+    shapes = jax.eval_shape(gradient_fn, params, *jax.tree.map(lambda x: x[0], parts))
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     return jax.lax.scan(add_part, zeros, parts)[0]
 
@@ -128,11 +124,9 @@ class TrainStep:
         self.example_batch = batch
         self.take_schedule(config)
         self._seed, self._lora_rank = config.training.seed, config.training.lora_rank
-        self._accumulate_steps = config.training.accumulate_steps
+        self._num_parts = num_parts = config.training.accumulate_steps
         self.abstract_state = parallel.abstract(self._init_state)
-        make_step = partial(
-            make_train_step, loss_fn, self.optimizer, self._seed, self._accumulate_steps
-        )
+        make_step = partial(make_train_step, loss_fn, self.optimizer, self._seed, num_parts)
         self._mapped = parallel.map_step(make_step, self.abstract_state)
 
     def take_schedule(self, config: Config) -> None:
@@ -148,24 +142,44 @@ class TrainStep:
         """Returns a fresh state, on the devices."""
         return self.parallel.init(self._init_state)
 
-    def make_batch(self, batches: Batches, step: int) -> Batch:
-        """Returns batches[step] as the step takes it; this host makes its own rows alone."""
-        part = getattr(batches, "part", None)
-        if not part:
-            return self.put_batch(batches[step])
-        num_rows = self.parallel.padded_num_rows(batches.rows_per_batch, self._accumulate_steps)
-        rows = rows_of_host(self.parallel.by_row, self.parallel.num_row_shards, num_rows)
-        return self.put_batch(part(step, *rows))
+    def make_batch(self, batches: Any, step: int) -> Batch:
+        """Returns batches[step] as the step takes it: padded and on the devices.
 
-    def put_batch(self, batch: Batch) -> Batch:
-        """Returns a batch of NumPy arrays as the step takes it: padded and on the devices."""
-        return self.parallel.put_batch(batch, self._accumulate_steps)
+        Of batches that have `part(step, start, stop)`, the same batch whose rows before `start` and
+        from `stop` on may be empty, this host makes its own rows alone.
+        """
+        parallel, num_parts = self.parallel, self._num_parts
+        if not hasattr(batches, "part"):
+            return parallel.put_batch(batches[step], num_parts)
+        num_rows = parallel.padded_num_rows(batches.rows_per_batch, num_parts)
+        rows = rows_of_host(parallel.by_row, parallel.num_row_shards, num_rows)
+        return parallel.put_batch(batches.part(step, *rows), num_parts)
 
     def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
-        """Returns (next state, sums) for a batch of `put_batch`; the old state is used up."""
+        """Returns (next state, sums) for a batch of `make_batch`; the old state is used up."""
         return self._mapped(state, batch)
 
     def lower(self) -> jax.stages.Lowered:
         """Lowers the step for the compiler; computes nothing and needs none of the devices."""
-        batch = self.parallel.abstract_batch(self.example_batch, self._accumulate_steps)
+        batch = self.parallel.abstract_batch(self.example_batch, self._num_parts)
         return self._mapped.lower(self.abstract_state, batch)
+
+
+def prefetch(
+    make_batch: Callable[[int], Batch], steps: Iterable[int], num_ahead: int = 2
+) -> Generator[Batch]:
+    """Yields make_batch(step) for each of `steps`, in order, from a thread `num_ahead` ahead.
+
+    An exception of `make_batch` is raised where its batch would have been yielded.
+    """
+    pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+    pending: deque[Future[Batch]] = deque()
+    try:
+        for step in steps:
+            pending.append(pool.submit(make_batch, step))
+            if len(pending) > num_ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -2,13 +2,12 @@
 
 import math
 import signal
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from functools import partial
 
 import jax
 
-from transformer.checkpoint.about import describe_records
+from transformer.checkpoint.about import describe_records, lost_records
 from transformer.checkpoint.checkpoints import SCORE
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
@@ -20,13 +19,12 @@ from transformer.parallel.mapping import make_parallel
 from transformer.parallel.stopping import Interruption, Stopping
 from transformer.registry import TASKS
 from transformer.tasks.task import Task
-from transformer.training.batches import prefetch
-from transformer.training.meter import MAX_SKIPPED, make_meter
+from transformer.training.meter import MAX_SKIPPED, Meter
 from transformer.training.optimizer import make_schedule
-from transformer.training.profile import NO_PROFILE, Profile, annotate
-from transformer.training.progress import OnReport, open_progress
+from transformer.training.profile import Profile, annotate
+from transformer.training.progress import OnReport, Progress, describe_environment
 from transformer.training.start import first_state
-from transformer.training.steps import Batch, Sums, TrainStep
+from transformer.training.steps import TrainStep, prefetch
 from transformer.workdir import WorkDir
 
 
@@ -67,31 +65,48 @@ class Trainer:
         self.train_step.take_schedule(config)
         self.learning_rate = make_schedule(config.optimizer, config.model.d_model)
 
-    def run(self, profile: Profile = NO_PROFILE, *, accept_changed_text: bool = False) -> int:
+    def run(self, profile: Profile | None = None, *, accept_changed_text: bool = False) -> int:
         """Trains to the last step or until told to stop, and saves; returns the exit code so far.
 
-        `close` ends what it has opened. profile: traces some of the steps.
+        The first step is 1, and its batch number 0. `close` ends what it has opened.
+        profile: traces some of the steps.
         """
-        state = self._start(accept_changed_text)
-        with closing(self._batches()) as batches:
-            for self.step, batch in batches:
-                with self._computing(profile):
-                    state, sums = self.train_step(state, batch)
-                    self.meter.add(self.step, sums | self._vote_to_stop())
+        state, profile = self._start(accept_changed_text), profile or Profile()
+        numbers = range(self.step, self.config.training.num_train_steps)
+        make_batch = partial(self.train_step.make_batch, self.task.training_batches)
+        with closing(profile), closing(prefetch(make_batch, numbers)) as batches:
+            for number in numbers:
+                is_over = self.meter.has_diverged or self.stopping.has_converged
+                if is_over or self._is_interrupted():
+                    break
+                with self.meter.waiting(), annotate("input"):
+                    batch = next(batches)
+                self.step = number + 1
+                is_first = number == self.first_step  # which is compiled, and waited for
+                with phase("compiling the training step") if is_first else nullcontext():
+                    with profile.step(self.step, self.meter.paused):
+                        state, sums = self.train_step(state, batch)
+                        self.meter.add(self.step, sums | self._vote_to_stop())
+                    if is_first:
+                        self.meter.settle()
                 self._report()
                 self._save_and_evaluate(state)
-        profile.close(self.meter.paused)
+            self.meter.settle()
         return self._finish(state)
 
     def _start(self, accept_changed_text: bool) -> TrainState:
-        """Opens checkpoints and logs; returns the state to continue from."""
+        """Opens checkpoints and logs, notes this start; returns the state to continue from."""
         self.checkpoints, state, self._notes = first_state(
             self.config, self.task, self.train_step, accept_changed_text=accept_changed_text
         )
         self.step = self.first_step = step = int(state.step)
         about = self.checkpoints.about(step) if step else {}
-        self.progress = open_progress(self.workdir, self.config, step, about, self.on_report)
-        self.meter = make_meter(step, self.task.cost_per_step, about.get("trained", {}))
+        self.workdir.forget_metrics_after(step)  # what an interrupted run logged of later steps
+        if lost := lost_records(self.workdir, about):
+            say(f"warning: {lost}")
+        self.workdir.append_start(step, describe_environment())
+        self.progress = Progress(self.workdir, self.config, step, self.on_report)
+        self.meter = Meter(step, self.task.cost_per_step, about.get("trained"))
         scores = self.checkpoints.scores
         for evaluated in sorted(scores):
             if evaluated > step:
@@ -102,33 +117,7 @@ class Trainer:
             self._save_and_evaluate(state)  # as an evaluation was cut short
         return state
 
-    def _batches(self) -> Generator[tuple[int, Batch]]:
-        """Yields (step, its batch), until the run must end; the meter counts the time of waiting.
-
-        The first step is 1, and its batch number 0.
-        """
-        numbers = range(self.step, self.config.training.num_train_steps)
-        make_batch = partial(self.train_step.make_batch, self.task.training_batches)
-        with closing(prefetch(make_batch, numbers)) as batches:
-            for number in numbers:
-                is_over = self.meter.has_diverged or self.stopping.has_converged
-                if is_over or self._is_interrupted():
-                    return
-                with self.meter.waiting(), annotate("input"):
-                    batch = next(batches)
-                yield number + 1, batch
-
-    @contextmanager
-    def _computing(self, profile: Profile) -> Iterator[None]:
-        """Traces a step if `profile` asks for it; waits for the first, which is compiled."""
-        is_first = self.step == self.first_step + 1
-        with phase("compiling the training step") if is_first else nullcontext():
-            with profile.step(self.step, self.meter.paused):
-                yield
-            if is_first:
-                self.meter.settle()
-
-    def _vote_to_stop(self) -> Sums:
+    def _vote_to_stop(self) -> dict[str, jax.Array]:
         """Counts the hosts told to stop, if there are several: all learn it at the same step."""
         if jax.process_count() == 1:
             return {}
@@ -167,25 +156,28 @@ class Trainer:
         training, step = self.config.training, self.step
         is_evaluated = step % training.eval_every == 0 or step == training.num_train_steps
         if is_evaluated or step % training.checkpoint_every == 0:
-            self._save(state)  # first: an evaluation may fail
+            try:
+                self._save(state)  # first: an evaluation may fail
+            except Exception as error:  # any type
+                self._say_unsaved("warning: a checkpoint", error)
         if is_evaluated:
             live_line().close()
             with self.meter.paused():
                 self._evaluate(state.averaged.model_params)
 
-    def _save(self, state: TrainState, *, is_last: bool = False) -> None:
+    def _save(self, state: TrainState) -> None:
         """Saves, unless the last update was skipped: the one before may have done the harm."""
         self.meter.settle()
-        if self.meter.num_skipped_in_a_row:
-            return
-        try:
+        if not self.meter.num_skipped_in_a_row:
             self.workdir.flush("metrics.jsonl")  # first: what it holds is not logged again
             trained = self.meter.trained() | describe_records(self.workdir)
             self.checkpoints.save(state, **self._notes, trained=trained)
-        except Exception as error:  # any type
-            if is_last or jax.process_count() > 1:
-                raise
-            say(f"warning: a checkpoint could not be written: {reason_of(error)}")
+
+    def _say_unsaved(self, subject: str, error: Exception) -> None:
+        """Says that a checkpoint is missing; raises the error where other hosts may have saved."""
+        if jax.process_count() > 1:
+            raise error
+        say(f"{subject} could not be written: {reason_of(error)}")
 
     def _evaluate(self, params: Params) -> None:
         """Scores the validation split; if a signal ends that, the next start makes up for it."""
@@ -195,9 +187,11 @@ class Trainer:
         except Interruption:
             self._has_left_evaluation = True
             return
-        step, score = self.step, self.task.selection_score(metrics)
+        step, score = self.step, metrics[self.task.selection_key]
+        score = score if self.task.higher_is_better else -score
         self._log({**metrics, SCORE: score})
-        say(f"step {step:>6,}  validation: {self.task.format_metrics(metrics)}")
+        shown = (f"{name.removeprefix('validation_')} {x:.4g}" for name, x in metrics.items())
+        say(f"step {step:>6,}  validation: {'  '.join(shown)}")
         if samples:
             say(samples[step % len(samples)])
             self.progress.log_samples(step, samples)
@@ -206,37 +200,28 @@ class Trainer:
         self.progress.draw_curves()
 
     def _finish(self, state: TrainState) -> int:
-        """Saves the last state; returns the exit code."""
-        self.meter.settle()
+        """Saves the last state, unless the run has diverged; returns the exit code."""
         self._warn_of_skipped_updates()
-        if self.meter.has_diverged:
-            return self._give_up()
-        if self.stopping.signal == signal.SIGINT:
+        if self.stopping.signal == signal.SIGINT and not self.meter.has_diverged:
             say(f"saving step {self.step:,} (Ctrl-C again ends at once, without it)")
         try:
             with phase("saving the checkpoint"):
                 if self.step not in self.checkpoints.steps():
-                    self._save(state, is_last=True)
+                    self._save(state)
                 self.checkpoints.wait()
         except Exception as error:  # any type
-            if jax.process_count() > 1:
-                raise
-            say(f"error: the last checkpoint could not be written: {reason_of(error)}")
+            self._say_unsaved("error: the last checkpoint", error)
             return FAILED
         self.progress.draw_curves(is_last=True)
+        if self.meter.has_diverged:
+            last = max(self.checkpoints.steps(), default=0)
+            say(
+                f"error: gave up at step {self.step:,} after {MAX_SKIPPED} updates in a row that "
+                f"are not finite; the last good checkpoint is of step {last:,}. Lower "
+                f"optimizer.peak_learning_rate or set optimizer.clip_norm, in another --workdir."
+            )
+            return DIVERGED
         return self.stopping.exit_code if self._is_interrupted() else DONE
-
-    def _give_up(self) -> int:
-        """Ends a run that has diverged; returns its exit code."""
-        self.checkpoints.wait()
-        self.progress.draw_curves(is_last=True)
-        last = max(self.checkpoints.steps(), default=0)
-        say(
-            f"error: gave up at step {self.step:,} after {MAX_SKIPPED} updates in a row that are "
-            f"not finite; the last good checkpoint is of step {last:,}. Lower "
-            f"optimizer.peak_learning_rate or set optimizer.clip_norm, in another --workdir."
-        )
-        return DIVERGED
 
     def close(self) -> None:
         """Closes the logs, and the checkpoints, whose saves it waits for."""

@@ -14,8 +14,8 @@ Exit codes: as train.py; if rows failed, that of the first of them, after the ot
 from dataclasses import dataclass
 
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import CONFIG, REGISTER, check_flags, flag
-from transformer.cli.hosts import HostFlags, connect_hosts
+from transformer.cli.flags import CONFIG, REGISTER, HostFlags, check_flags, flag
+from transformer.cli.process import connect_hosts
 from transformer.config.python_files import find_config
 from transformer.console import print_results, quantity, say
 from transformer.evaluation.ablation_plan import read_rows, with_num_steps

@@ -17,29 +17,31 @@ On several hosts, start it on each. Exit codes: 0 done, 2 wrong input, 75 stoppe
 130 stopped by SIGINT, any other an error.
 """
 
+import os
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from itertools import chain
+from typing import Any
 
+import transformer
 from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import (
     REGISTER,
+    HostFlags,
     check_flags,
     flag,
     given_flags,
-    input_files,
     split_files,
     split_runs,
 )
-from transformer.cli.hosts import HostFlags, connect_hosts
-from transformer.cli.output_files import check_answers_file, check_picture_file
-from transformer.config import MOST_HYPOTHESES
-from transformer.console import phase, say
+from transformer.cli.process import connect_hosts
+from transformer.config import MOST_HYPOTHESES, Config
+from transformer.console import escaped, is_terminal, phase, print_results, say
 from transformer.exit_codes import DONE
-from transformer.inference import CHUNK_LINES
-from transformer.registry import OWN_TASK, task_kind
+from transformer.registry import OWN_TASK, TASKS, task_kind
 from transformer.workdir import WorkDir
 
+PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp")
 TEXT_TASKS = ("translation", "classification", "token_classification")
 ANSWER_TASKS = (*TEXT_TASKS, OWN_TASK)
 LINE_TASKS = (*ANSWER_TASKS, "language_model")  # lines of text
@@ -47,6 +49,7 @@ INPUT_TASKS = (*LINE_TASKS, "masked_lm")
 BUILT_IN = (*TEXT_TASKS, "language_model", "masked_lm", "images")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 SEARCH = ("beam_size", "alpha", "early_stopping", *SAMPLING, "sample", "mbr")
+LINES = ("nbest", "scores", "jsonl", "alignments", "score", "prefixes", "chunk_lines")
 NO_LINES = {  # flags with which the command writes no translations, and why
     "reference": "scores of a test set are kept in results/",
     "attention": "it draws one sentence and writes no lines",
@@ -135,16 +138,15 @@ class EvaluateFlags(HostFlags):
     prefixes: str = line_flag(
         "", "File with their beginnings.", "FILE", excludes=NO_LINES, is_input_file=True
     )
-    chunk_lines: int = output_flag(
-        CHUNK_LINES,
-        "Lines that are answered at once; a stopped job is resumed after its last whole chunk.",
-        "N",
-        at_least=1,
+    chunk_lines: int | None = output_flag(
+        None, "Lines that are answered, and kept of a stopped job, at once: 8,192.", "N", at_least=1
     )
     batch_size: int | None = flag(
         None, "Examples at once on each device.", "N", at_least=1, at_most=2**16
     )
-    dtype: Literal["float32", "bfloat16"] | None = flag(None, "Type of the computation.", "TYPE")
+    dtype: str | None = flag(
+        None, "Type of the computation.", "TYPE", choices=("float32", "bfloat16")
+    )
     beam_size: int | None = translation_flag(
         None, "Beam width; 1 is greedy.", "N", at_least=1, at_most=MOST_HYPOTHESES
     )
@@ -171,20 +173,18 @@ class EvaluateFlags(HostFlags):
         tasks=BUILT_IN,
         excludes={"reference": "it draws one sentence and scores nothing"} | NOTHING_NEW,
     )
-    attention_of: Literal["encoder_decoder", "encoder", "decoder"] | None = translation_flag(
-        None, "Whose attention to draw: to the source, or that of a side.", needs=("attention",)
+    attention_of: str | None = translation_flag(
+        None,
+        "Whose attention to draw: to the source, or that of a side.",
+        choices=("encoder_decoder", "encoder", "decoder"),
+        needs=("attention",),
     )
     each_head: bool = flag(False, "Draw every head, not their mean.", needs=("attention",))
 
     @property
-    def is_series(self) -> bool:
-        """Whether several checkpoints are named."""
-        return self.checkpoints == "all" or "," in self.checkpoints
-
-    @property
     def is_scoring(self) -> bool:
-        """Whether scores are asked for, and neither a picture nor translations alone."""
-        return not self.attention and bool(self.reference or not self.input)
+        """Whether scores are asked for, and neither a picture nor a line for each of a text."""
+        return not self.attention and self.prompt is None and bool(self.reference or not self.input)
 
     @property
     def compute(self) -> dict[str, Any]:
@@ -195,17 +195,12 @@ class EvaluateFlags(HostFlags):
     def options(self) -> dict[str, Any]:
         """Which text is scored and how it is translated, as `evaluate` and its like take it."""
         text = {"split": self.split, "corpus": self.corpus, "test_set": self.test_set}
-        return text | self.compute | self.search_options
+        return text | self.compute | self.given(*SEARCH)
 
     @property
     def files(self) -> list[str]:
         """The files of a test set that are given."""
         return [self.input, *split_files(self.reference)] if self.reference else []
-
-    @property
-    def search_options(self) -> dict[str, Any]:
-        """The options of the search that were given, as `Translator.translate` takes them."""
-        return self.given(*SEARCH)
 
     def given(self, *names: str) -> dict[str, Any]:
         """Returns {name: value} of those of some flags that were given."""
@@ -214,54 +209,120 @@ class EvaluateFlags(HostFlags):
     def check(self, task: str) -> None:
         """Raises ValueError, in one sentence, if the flags make no sense on a run of `task`."""
         check_flags(self, task)
-        if self.output:
-            files = input_files(self)
-            check_answers_file(self.output, files, self.workdir, may_replace=self.overwrite)
-        if self.attention:
-            check_picture_file(self.attention, self.workdir)
-        for name in ("compare", "metrics"):
-            if self.given(name) and not self.is_scoring:
-                raise ValueError(
-                    f"--{name} needs references: add --reference=FILES, or leave out --input or "
-                    f"--attention."
-                )
-        is_alone = not self.compare and not self.ensemble
-        if self.is_series and (task != "translation" or not self.is_scoring or not is_alone):
+        for name, path in self.given("output", "attention").items():
+            if WorkDir(self.workdir).owns(path):
+                raise ValueError(f"--{name}={path} is a file of the run itself: name another.")
+        picture, suffix = self.attention, os.path.splitext(self.attention)[1].lower()
+        if picture and not os.path.isdir(os.path.dirname(os.path.realpath(picture))):
+            raise ValueError(f"--attention must be a file in a folder that exists, not {picture}.")
+        if picture and suffix not in PICTURES:
+            raise ValueError(
+                f"--attention must end in one of {', '.join(PICTURES)}, not '{suffix}'."
+            )
+        for name in self.given("compare", "metrics") if not self.is_scoring else ():
+            raise ValueError(
+                f"--{name} needs references: add --reference=FILES, or leave out --input or "
+                f"--attention."
+            )
+        is_alone = task == "translation" and self.is_scoring and not self.compare + self.ensemble
+        if is_series(self.checkpoints) and not is_alone:
             raise ValueError(
                 f"--checkpoints={self.checkpoints} names several checkpoints, which only scores of "
                 f"a translation run take, without --compare and --ensemble; name one."
             )
 
 
+def is_series(checkpoints: str) -> bool:
+    """Whether several checkpoints are named."""
+    return checkpoints == "all" or "," in checkpoints
+
+
 def _evaluate(line: CommandLine[EvaluateFlags]) -> int:
     flags, run = line.flags, WorkDir(line.flags.workdir)
     config = run.load_config()
-    is_translation = task_kind(config.task) == "translation"
     flags.check(task_kind(config.task))
     with phase("importing JAX"):  # late: --help and wrong flags need not wait
-        from transformer.cli import evaluate_run
-        from transformer.parallel.devices import check_accelerator
+        from transformer.inference.file_job import check_files
 
-    is_first = connect_hosts(flags, config.model if is_translation else None)
-    check_accelerator(say)
+    if flags.input and not flags.is_scoring and not flags.attention:
+        files = filter(None, [flags.input, flags.score or flags.prefixes])
+        check_files(flags.output, *files, may_replace=flags.overwrite)
+    is_first = connect_hosts(flags, config)
     if flags.compare:
         others = split_runs(flags.compare)
-        evaluate_run.compare(run, others, flags.checkpoints, files=flags.files, **flags.options)
+        options = flags.options | {"files": flags.files}
+        comparison = transformer.compare(run, others, flags.checkpoints, save=True, **options)
+        print_results([f"{comparison.first.corpus}:", *comparison.lines()])
     elif flags.attention:
-        of = flags.attention_of or "encoder_decoder"
-        how = {"of": of, "each_head": flags.each_head} | flags.options
-        evaluate_run.draw(run, flags.attention, flags.input, flags.checkpoints, **how)
+        _draw(flags, run)
     elif flags.prompt is not None:
-        evaluate_run.continue_prompt(flags, run, is_first=is_first)
+        _continue(flags, run, is_first=is_first)
     elif flags.is_scoring:
-        options = flags.options | {"files": flags.files, "ensemble": split_runs(flags.ensemble)}
-        options |= {"metrics": flags.metrics.split(",")} if flags.metrics else {}
-        evaluate_run.score(run, flags.checkpoints, several=flags.is_series, **options)
-    elif is_translation:
-        evaluate_run.translate(flags, run)
+        _score(flags, run)
     else:
-        evaluate_run.answer(flags, run, config)
+        _answer(flags, run, config)
     return DONE
+
+
+def _score(flags: EvaluateFlags, run: WorkDir) -> None:
+    """Prints and saves the scores of a checkpoint, or of several: a table, and the last in full."""
+    from transformer.evaluation.scores import checkpoint_table
+
+    scored, several = [], is_series(flags.checkpoints)
+
+    def show(scores: Any) -> None:  # before they are saved, which may fail
+        scored.append(scores)
+        say(f"{scores.corpus}, checkpoint {scores.checkpoint}: {scores.primary.figures}")
+        if not several:
+            print_results([*scores.lines(), *scores.details])
+
+    options = flags.options | {"files": flags.files, "ensemble": split_runs(flags.ensemble)}
+    options |= {"metrics": flags.metrics.split(",")} if flags.metrics else {}
+    last = transformer.evaluate(run, flags.checkpoints, save=True, on_scores=show, **options)
+    if several:
+        print_results([*checkpoint_table(scored), *last.lines(), *last.details])
+
+
+def _draw(flags: EvaluateFlags, run: WorkDir) -> None:
+    """Draws the attention of one example, the first text of --input if there is one."""
+    from transformer.evaluation.evaluation_set import read_lines
+
+    how = {"of": flags.attention_of or "encoder_decoder", "each_head": flags.each_head}
+    texts = read_lines(flags.input) if flags.input else None
+    given = flags.attention, texts, flags.checkpoints
+    drawn = transformer.draw_attention(run, *given, **how, **flags.options)
+    translation = "" if drawn.translation == drawn.source else f"\n> {drawn.translation}"
+    say(f"{drawn.source}{translation}\nattention: {flags.attention}")
+
+
+def _answer(flags: EvaluateFlags, run: WorkDir, config: Config) -> None:
+    """Answers each line of --input: with its translation or the score of one, or as its task."""
+    predictor = TASKS[config.task].predictor
+    if predictor is None:
+        raise ValueError("A run of this task takes no lines of text: leave out --input.")
+    if flags.ensemble:
+        runs = [run, *split_runs(flags.ensemble)]
+        model = predictor.from_checkpoints(runs, flags.checkpoints, **flags.compute)
+    else:
+        model = predictor.from_checkpoint(run, flags.checkpoints, **flags.compute)
+    is_translation = task_kind(config.task) == "translation"
+    write = transformer.translate_file if is_translation else transformer.answer_file
+    write(model, flags.input, flags.output, **flags.given(*LINES, *SEARCH, "num_pieces"))
+
+
+def _continue(flags: EvaluateFlags, run: WorkDir, *, is_first: bool) -> None:
+    """Writes a prompt and its continuation to standard output as it comes, on the first host."""
+    from transformer.inference.file_job import open_stream
+
+    stream: Any = open_stream("")
+    prompt = flags.prompt or ""
+    options = flags.given(*SAMPLING, "num_pieces")
+    model = transformer.LanguageModel.from_checkpoint(run, flags.checkpoints, **flags.compute)
+    for text in chain([prompt], model.stream(prompt, **options), ["\n"]):
+        if is_first:  # as UTF-8, whatever the locale; the others compute the same
+            text = escaped(text) if is_terminal(stream) else text
+            stream.write(text.encode(errors="replace"))
+            stream.flush()
 
 
 main = Command(_evaluate, EvaluateFlags, __doc__)

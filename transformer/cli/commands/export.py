@@ -14,8 +14,9 @@ eval.py.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
+import transformer
 from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import REGISTER, CommonFlags, flag
 from transformer.console import say
@@ -26,8 +27,10 @@ from transformer.exit_codes import DONE
 class ExportFlags(CommonFlags):
     """How the export command writes."""
 
-    format: Literal["run", "huggingface", "ctranslate2", "safetensors", "program"] = flag(
-        "run", "What is written."
+    format: str = flag(
+        "run",
+        "What is written.",
+        choices=("run", "huggingface", "ctranslate2", "safetensors", "program"),
     )
     quantization: str = flag(
         "",
@@ -42,12 +45,11 @@ class ExportFlags(CommonFlags):
 
 
 def _export(line: CommandLine[ExportFlags]) -> int:
-    from transformer.interop.export_model import export_model  # late: it imports jax
-
     flags = line.flags
     workdir, folder, checkpoint = [*line.words, "default"][:3]
-    options = dict(quantization=flags.quantization, check=flags.check)
-    for sentence in export_model(workdir, folder, flags.format, checkpoint, **options):
+    options: dict[str, Any] = dict(quantization=flags.quantization, check=flags.check)
+    options |= dict(format=flags.format, checkpoint=checkpoint)
+    for sentence in transformer.export_model(workdir, folder, **options):
         say(sentence)
     return DONE
 

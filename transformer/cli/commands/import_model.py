@@ -12,6 +12,7 @@ FOLDER is run.
 
 from dataclasses import dataclass
 
+import transformer
 from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import CommonFlags, flag
 from transformer.console import say
@@ -32,11 +33,9 @@ class ImportFlags(CommonFlags):
 
 
 def _import(line: CommandLine[ImportFlags]) -> int:
-    from transformer.interop.import_model import import_model  # late: it imports jax
-
     flags = line.flags
     options = {"source_language": flags.source_language, "target_language": flags.target_language}
-    for sentence in import_model(*line.words, **options, check=flags.check):
+    for sentence in transformer.import_model(*line.words, **options, check=flags.check):
         say(sentence)
     return DONE
 

@@ -10,9 +10,10 @@ an error.
 
 from dataclasses import dataclass
 
+import transformer
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import CONFIG, REGISTER, check_flags, flag
-from transformer.cli.hosts import HostFlags, connect_hosts
+from transformer.cli.flags import CONFIG, REGISTER, HostFlags, check_flags, flag
+from transformer.cli.process import connect_hosts
 from transformer.console import phase
 from transformer.exit_codes import DONE
 
@@ -62,7 +63,6 @@ def _train(line: CommandLine[TrainFlags]) -> int:
         return DONE
     with phase("importing JAX"):  # late: --help and wrong flags need not wait
         from transformer.training.profile import serve_profiles
-        from transformer.training.run import train
         from transformer.training.startup_summary import describe_run
 
     if flags.dry_run:
@@ -70,12 +70,8 @@ def _train(line: CommandLine[TrainFlags]) -> int:
     is_first = connect_hosts(flags)
     if flags.profiler_port and is_first:
         serve_profiles(flags.profiler_port)
-    return train(
-        config,
-        flags.workdir,
-        profile=flags.profile,
-        accept_changed_text=flags.accept_changed_text,
-    ).exit_code
+    options = {"profile": flags.profile, "accept_changed_text": flags.accept_changed_text}
+    return transformer.train(config, flags.workdir, **options).exit_code
 
 
 main = Command(_train, TrainFlags, __doc__)

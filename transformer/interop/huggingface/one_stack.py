@@ -1,6 +1,9 @@
-"""What the folders of BERT and GPT-2 have in common: one Stack, and one table of tokens."""
+"""What the folders of models with one Stack have in common: one table of tokens, names, positions.
 
-from collections.abc import Iterable, Mapping, Sequence
+A family is a table of settings, a table of names and a tokenizer; these functions do the rest.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,13 +12,15 @@ from etils import epath
 
 from transformer.config import Config, ModelConfig
 from transformer.files.storage import PathLike
-from transformer.interop.huggingface.tokens import TOKENS, write_tokenizer
+from transformer.interop.huggingface.tokens import write_tokenizer
 from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.weights import name_table
 from transformer.interop.weights.files import save_tensors
 from transformer.interop.weights.folds import position_table
-from transformer.interop.weights.name_table import Entry, zero_biases
+from transformer.interop.weights.name_table import Entry, Tensors
 from transformer.interop.writing import render, write_files
 
+TABLE, BIAS = "tokens/table/table", "tokens/table/bias"  # what has a row per id
 POSITIONS = "tokens/positions/table"
 SHORTEST_TABLE = 512  # positions that are written of sinusoids
 
@@ -28,42 +33,61 @@ def stack_config(task: str, **model: Any) -> Config:
         config.tokenizer.kind = "imported"
         config.data.row_length = config.model.max_positions
     config.training.label_smoothing = 0.0  # none of them was trained with it
-    return config
+    return config.validate()
 
 
-def untie(model: ModelConfig, params: FlatParams) -> tuple[FlatParams, np.ndarray | None]:
-    """Returns (the parameters with the table that is looked up, the table of the softmax).
+def read_params(
+    model: ModelConfig,
+    table: Sequence[Entry],
+    tensors: Tensors,
+    num_tokens: int,
+    *,
+    prefix: str,
+    softmax: str,
+    ignored: Collection[str],
+) -> tuple[FlatParams, list[str]]:
+    """Returns (our parameters, notes) of a model of text, with a row for each token.
 
-    The second is None if they are one. Ours are one too, but looked up times √d_model.
+    softmax: the tensor with a copy of the table of tokens, if there is one; it may also be that
+    table by √d_model, as `write_params` writes it, which changes `model`. prefix, ignored: as of
+    `name_table.read`. Raises ValueError if the table lacks a row.
     """
-    if not model.scale_embedding:
-        return params, None
-    table = params[TOKENS[0]]
-    return params | {TOKENS[0]: table * np.float32(model.d_model**0.5)}, table
+    params = name_table.read(table, tensors, prefix=prefix, ignored=[softmax, *ignored])
+    if softmax in tensors and not np.array_equal(params[TABLE], tensors[softmax]):
+        own = tensors[softmax].astype(np.float32)
+        if not np.array_equal(params[TABLE], own * np.float32(model.d_model**0.5)):
+            raise ValueError(
+                f"The tensor {softmax} is another table than that of the embeddings, and no model "
+                f"of this package has two: import the model as it was before they were untied."
+            )
+        params[TABLE], model.scale_embedding = own, True
+    rows = len(params[TABLE])
+    if rows < num_tokens:
+        raise ValueError(f"The tokenizer has {num_tokens} tokens, the model rows for {rows}.")
+    params |= {name: params[name][:num_tokens] for name in (TABLE, BIAS) if name in params}
+    # There can be more rows, so that their number is a multiple of 64.
+    notes = [f"{rows - num_tokens} rows of the embedding stand for no token: left out."]
+    return params, notes if rows > num_tokens else []
 
 
-def tie(model: ModelConfig, params: FlatParams, softmax: np.ndarray, name: str) -> None:
-    """Makes one table of the two that `untie` made; changes `model` and `params`.
+def write_params(
+    config: Config, params: FlatParams, table: Sequence[Entry], softmax: str
+) -> dict[str, np.ndarray]:
+    """Returns their tensors, with what theirs have besides: biases of zero, learned positions.
 
-    softmax: the table of the tensor `name`. Raises ValueError for any other pair of tables.
+    Ours look up the table of the softmax times √d_model, and theirs as it is: in that case they
+    have a tensor `softmax` besides.
     """
-    if np.array_equal(params[TOKENS[0]], softmax):
-        return
-    if not np.array_equal(params[TOKENS[0]], softmax * np.float32(model.d_model**0.5)):
-        raise ValueError(
-            f"The tensor {name} is another table than that of the embeddings, and no model of this "
-            f"package has two: import the model as it was before its tables were untied."
-        )
-    params[TOKENS[0]], model.scale_embedding = softmax.astype(np.float32), True
-
-
-def complete(config: Config, params: FlatParams, entries: Iterable[Entry]) -> FlatParams:
-    """Returns the parameters with what theirs have besides: biases of zero, learned positions."""
     params, model = dict(params), config.model
     if model.positions != "learned":
         length = max(SHORTEST_TABLE, config.data.row_length)
-        params[POSITIONS] = position_table(model, params, "source", length)
-    return params | zero_biases(params, entries)
+        params[POSITIONS] = position_table(model, params, POSITIONS, length)
+    params |= name_table.zero_biases(params, table)
+    own = params[TABLE]
+    if not model.scale_embedding:
+        return name_table.write(table, params)
+    params[TABLE] = own * np.float32(model.d_model**0.5)
+    return name_table.write(table, params) | {softmax: own}
 
 
 def write_folder(
@@ -80,6 +104,6 @@ def write_folder(
     notes = [*notes, *write_tokenizer(folder, model.tokenizers[0], longest)]
     save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
     kind = settings["architectures"][0]
-    readme = render("huggingface/one_stack.md.jinja", kind=kind, notes=notes)
+    readme = render("one_stack.md.jinja", kind=kind, notes=notes)
     write_files(folder, {"README.md": readme})
     return notes

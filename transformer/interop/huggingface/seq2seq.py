@@ -4,8 +4,7 @@ What differs from our model is folded into the weights: the order of columns, an
 not find. Tokens keep their ids.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,8 @@ from transformer.files.storage import PathLike
 from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, read_vocabulary
 from transformer.interop.portable_model import SOFTMAX, FlatParams, PortableModel
 from transformer.interop.settings import SettingsTable, is_count, name_languages, read_settings
-from transformer.interop.weights.files import open_tensors
-from transformer.interop.weights.folds import (
-    NEVER,
-    check_rows,
-    interleaved_columns,
-    permute_array,
-    position_table,
-)
+from transformer.interop.weights import folds
+from transformer.interop.weights.files import TensorFiles, open_tensors
 from transformer.interop.weights.name_table import Entry, Tensors, read, translation_stacks
 
 OFFSET = 2  # rows of mBART's position table before that of the first token
@@ -41,22 +34,33 @@ NAMES = {
     "scale_embedding": "scale_embedding",
 }
 DEFAULTS = {"max_position_embeddings": 1024, "dropout": 0.1, "attention_dropout": 0.0}
-DEFAULTS_BY_TYPE = {
-    "marian": {"activation_function": "gelu", "scale_embedding": False},
-    "m2m_100": {"activation_function": "relu", "scale_embedding": True},
-    "mbart": {"activation_function": "gelu", "scale_embedding": False},
+# By model_type: settings of `ModelConfig`, and defaults of theirs.
+FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "marian": (
+        {"norm": "post", "positions": "sinusoidal"},
+        {"activation_function": "gelu", "scale_embedding": False},
+    ),
+    "m2m_100": (
+        {"norm": "pre", "positions": "sinusoidal_fairseq"},
+        {"activation_function": "relu", "scale_embedding": True},
+    ),
+    "mbart": (
+        {"norm": "pre", "positions": "learned", "embedding_norm": True},
+        {"activation_function": "gelu", "scale_embedding": False},
+    ),
 }
 IDS = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
-POSITIONS = {"marian": "sinusoidal", "m2m_100": "sinusoidal_fairseq", "mbart": "learned"}
-WITHOUT = {  # settings of a search that ours does not have, and what they are where they do nothing
+UNUSED = {  # settings of a search that ours does not have, and what they are where they do nothing
     "no_repeat_ngram_size": (0,),
     "encoder_no_repeat_ngram_size": (0,),
     "repetition_penalty": (0, 1.0),
     "num_beam_groups": (0, 1),
     "do_sample": (False,),
     "min_length": (0,),
+    "max_length": (),
+    "max_new_tokens": (),
+    "early_stopping": (False,),
 }
-ENDS = ("max_length", "max_new_tokens", "early_stopping")  # how theirs end; ours has other rules
 SHARED, HEAD = "model.shared.weight", "lm_head.weight"
 ENCODER, DECODER = (f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder"))
 TABLES = {  # where each of our tables may lie; copies in other places are left out of some files
@@ -69,7 +73,7 @@ TABLES = {  # where each of our tables may lie; copies in other places are left 
     },
 }
 POSITION_TABLES = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
-FAIRSEQ_BUFFERS = [name + "s" for name in POSITION_TABLES]
+BUFFERS = [*POSITION_TABLES, *(f"{name}s" for name in POSITION_TABLES)]  # of sinusoids
 ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 LAYER = {
     **{f"self_attention/{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
@@ -105,22 +109,22 @@ def _read_positions(kind: str, model: ModelConfig, tensors: Tensors) -> None:
     """Adapts `model` to the positions that a file holds: learned, or sinusoids that it computes."""
     tables = [tensors[name] for name in POSITION_TABLES if name in tensors]
     if kind == "mbart":
-        model.max_positions = min(map(len, tables)) - OFFSET
+        model.max_positions = min(map(len, tables), default=0) - OFFSET
         return
     for table in tables:
-        sinusoids = position_table(model, {}, "", len(table))
-        own = table.astype(np.float32).take(interleaved_columns(model.d_model), 1)
+        sinusoids = folds.position_table(model, {}, "", len(table))
+        own = table.astype(np.float32).take(folds.interleaved_columns(model.d_model), 1)
         if np.abs(own - sinusoids).max() > ROUNDING:
             model.positions, model.max_positions = "learned", len(table)
             return
 
 
 def _read_params(
-    settings: Mapping[str, Any], model: ModelConfig, vocabulary: Vocabulary, tensors: Tensors
+    settings: Mapping[str, Any], model: ModelConfig, vocabulary: Vocabulary, tensors: TensorFiles
 ) -> FlatParams:
     """Returns the parameters with our order of columns."""
     is_sinusoidal = model.positions != "learned"
-    columns = interleaved_columns(model.d_model) if is_sinusoidal else np.arange(model.d_model)
+    columns = folds.interleaved_columns(model.d_model)
     bias, target = f"{SOFTMAX[model.embedding_sharing]}/bias", vocabulary.tokenizers[1]
     silenced = [word for word in silenced_words(settings) if word < target.vocab_size]
     if target.special.bos == target.special.pad:
@@ -130,51 +134,46 @@ def _read_params(
         if name.endswith("_positions/table"):
             return array[OFFSET:] if settings["model_type"] == "mbart" else array
         array = array.reshape(-1) if name == bias else array
-        check_rows(name, array, vocabulary.tokenizers)
+        folds.check_rows(name, array, vocabulary.tokenizers)
         if name == bias:
             array = array.copy()
-            array[silenced] = NEVER
-        return permute_array(name, array, columns) if is_sinusoidal else array
+            array[silenced] = folds.NEVER
+        return folds.permute_columns(name, array, columns) if is_sinusoidal else array
 
-    table, ignored = as_stored(entries(model), model.embedding_sharing, tensors)
-    if is_sinusoidal:
-        ignored += POSITION_TABLES + FAIRSEQ_BUFFERS
+    _name_tables(model.embedding_sharing, tensors)
+    table = entries(model)
     if "final_logits_bias" not in tensors:  # M2M100
         table = [entry for entry in table if entry.ours != bias]
-    params = read(table, tensors, ignored=ignored, change=change)
+    params = read(table, tensors, ignored=BUFFERS if is_sinusoidal else (), change=change)
     return {bias: change(bias, np.zeros(target.vocab_size, np.float32))} | params
 
 
 def read_seq2seq_settings(folder: epath.Path) -> dict[str, Any]:
     """Returns what config.json says, and over it generation_config.json; refuses what we lack."""
-    settings = {name: value for name, value in read_settings(folder).items() if value is not None}
+    given = [*read_settings(folder).items()]
     if (folder / "generation_config.json").is_file():
-        search = read_settings(folder, "generation_config.json")
-        settings |= {name: value for name, value in search.items() if value is not None}
+        given += read_settings(folder, "generation_config.json").items()
+    settings = {name: value for name, value in given if value is not None}
     end = settings.get("eos_token_id")
     settings["eos_token_id"] = end[0] if isinstance(end, list) and len(end) == 1 else end
-    if missing := [name for name in IDS if type(settings.get(name)) is not int]:
-        raise ValueError(f"{folder}/config.json lacks an id as {', '.join(missing)}; restore it.")
+    penalty, silent = settings.get("length_penalty", 1.0), settings.get("bad_words_ids", [])
+    lacking = [name for name in IDS if type(settings.get(name)) is not int]
     if not is_count(settings.get("vocab_size")):
-        raise ValueError(f"{folder}/config.json lacks a positive number as vocab_size; restore it.")
-    _check_search(settings)
-    return settings
-
-
-def _check_search(settings: Mapping[str, Any]) -> None:
-    """Raises ValueError for settings of a search that are not what they should be."""
-    penalty, words = settings.get("length_penalty", 1.0), settings.get("bad_words_ids", [])
+        lacking.append("vocab_size")
+    if lacking:
+        raise ValueError(f"{folder}/config.json lacks the number {', '.join(lacking)}.")
     if type(penalty) not in (int, float):
         raise ValueError(f"length_penalty must be a number, not {penalty!r}.")
     known = range(settings.get("decoder_vocab_size", settings["vocab_size"]))
-    lists = words if isinstance(words, list) else [words]
+    lists = silent if isinstance(silent, list) else [silent]
     if any(not isinstance(ids, list) or any(i not in known for i in ids) for ids in lists):
-        raise ValueError(f"bad_words_ids must list ids from 0 to {known[-1]:,}, not {words!r}.")
+        raise ValueError(f"bad_words_ids must list ids from 0 to {known[-1]:,}, not {silent!r}.")
+    return settings
 
 
 def config_of(settings: Mapping[str, Any], languages: tuple[str, str]) -> Config:
     """Returns the configuration of a run with this model; languages: "" where unknown."""
-    kind = settings["model_type"]
+    family, defaults = FAMILIES[settings["model_type"]]
     is_shared = settings.get("share_encoder_decoder_embeddings", True)
     is_tied = settings.get("tie_word_embeddings", True)
     possible = {
@@ -185,15 +184,13 @@ def config_of(settings: Mapping[str, Any], languages: tuple[str, str]) -> Config
     }
     if is_shared:
         possible["decoder_vocab_size"] = (settings["vocab_size"],)
-    table = SettingsTable(NAMES, DEFAULTS | DEFAULTS_BY_TYPE[kind], possible)
+    table = SettingsTable(NAMES, DEFAULTS | defaults, possible)
     model = ModelConfig(
         **table.read(settings),
-        norm="post" if kind == "marian" else "pre",
+        **family,
         norm_epsilon=1e-5,
         projection_bias=True,
         output_bias=True,
-        embedding_norm=kind == "mbart",
-        positions=POSITIONS[kind],
         embedding_sharing="none" if not is_tied else "all" if is_shared else "target",
     )
     config = Config(model=model)
@@ -210,24 +207,18 @@ def describe_settings(
     settings: Mapping[str, Any], config: Config, languages: tuple[str, str]
 ) -> list[str]:
     """Returns what the user should know of the settings, a sentence each."""
-    notes = []
+    notes, unused = [], {name: idle for name, idle in UNUSED.items() if name in settings}
     if not all(languages):
         pair = f"{config.data.source_language} to {config.data.target_language}"
         notes.append(f"The folder does not name its languages; the run says {pair}.")
-    without = {
-        name: settings[name] for name in WITHOUT if settings.get(name, 0) not in WITHOUT[name]
-    }
-    if len(silenced_words(settings)) < len(settings.get("bad_words_ids") or ()):
-        without["bad_words_ids"] = "of several pieces"
+    listed = [f"{name}={settings[name]}" for name in unused if settings[name] not in unused[name]]
+    if len(silenced_words(settings)) < len(settings.get("bad_words_ids", [])):
+        listed.append("bad_words_ids of several pieces")
     if settings.get("length_penalty", 1.0) < 0:
-        without["length_penalty"] = settings["length_penalty"]
-    if without:
-        listed = ", ".join(f"{name}={value}" for name, value in without.items())
-        notes.append(f"The search here does without {listed}.")
-    ended = [f"{name}={settings[name]}" for name in ENDS if settings.get(name) not in (None, False)]
-    if ended:
+        listed.append(f"length_penalty={settings['length_penalty']}")
+    if listed:
         notes.append(
-            f"Not used: {', '.join(ended)}; here a search is exact, and </s> is forced when a "
+            f"Not used: {', '.join(listed)}; here a search is exact, and </s> is forced when a "
             f"translation has {config.decoding.max_extra_length} tokens more than its source."
         )
     return notes
@@ -235,7 +226,7 @@ def describe_settings(
 
 def silenced_words(settings: Mapping[str, Any]) -> list[int]:
     """Returns their ids that no search may find."""
-    return [words[0] for words in settings.get("bad_words_ids") or () if len(words) == 1]
+    return [words[0] for words in settings.get("bad_words_ids", []) if len(words) == 1]
 
 
 def entries(model: ModelConfig) -> list[Entry]:
@@ -252,23 +243,16 @@ def entries(model: ModelConfig) -> list[Entry]:
     )
 
 
-def as_stored(
-    table: Sequence[Entry], sharing: str, tensors: Tensors
-) -> tuple[list[Entry], list[str]]:
-    """Returns (the table with the name of the copy that a file has, the names of all copies).
-
-    Raises ValueError if what should be copies are different tables.
-    """
-    stored: dict[str, str] = {}
-    copies: list[str] = []
-    for ours, places in TABLES[sharing].items():
-        first, *others = [name for name in places if name in tensors] or places[:1]
-        stored[ours] = first
-        copies += places
-        for other in others:
-            if not np.array_equal(tensors[first], tensors[other]):
-                raise ValueError(
-                    f"By config.json {first} and {other} are one table, but they differ; restore "
-                    f"share_encoder_decoder_embeddings and tie_word_embeddings."
-                )
-    return [replace(entry, theirs=stored.get(entry.ours, entry.theirs)) for entry in table], copies
+def _name_tables(sharing: str, tensors: TensorFiles) -> None:
+    """Gives each table its first name in `TABLES` without copies; ValueError if they differ."""
+    tables = {}
+    for places in TABLES[sharing].values():
+        names = [name for name in places if name in tensors]
+        for other in names[1:]:
+            if not np.array_equal(tensors[names[0]], tensors[other]):
+                raise ValueError(f"By config.json {names[0]} is {other}, but they differ.")
+        if names:
+            tables[places[0]] = tensors.data[names[0]]
+    for name in (name for places in TABLES[sharing].values() for name in places):
+        tensors.data.pop(name, None)
+    tensors.data |= tables

@@ -1,8 +1,9 @@
 """The vocabularies of Hugging Face's translation models."""
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from etils import epath
@@ -10,7 +11,8 @@ from etils import epath
 from transformer.data.corpora.languages import M2M100, MBART50, NLLB, WMT21
 from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import read_sentencepiece
-from transformer.interop.settings import read_settings
+from transformer.files.reading import read_file
+from transformer.interop.settings import naming, read_settings
 from transformer.special_tokens import SpecialIds
 
 FAIRSEQ_CONTROL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of all of them but Marian
@@ -38,12 +40,13 @@ def read_vocabulary(
     languages = source_language, target_language
     if settings["model_type"] == "marian":
         return _read_marian(folder, settings, about, languages)
-    sentencepiece, notes = _read_sentencepiece(folder, SENTENCEPIECE), []
+    sentencepiece, notes = read_model(folder / SENTENCEPIECE), []
     kind = about.get("tokenizer_class") or settings.get("tokenizer_class") or ""
     if settings["model_type"] == "m2m_100" and (folder / "vocab.json").is_file():
         names = WMT21 if about.get("language_codes") == "wmt21" else M2M100
         known = {name: f"__{name}__" for name in names.split()}
-        pieces = [*_read_list(folder, "vocab.json"), *known.values()]
+        ids = read_settings(folder, "vocab.json")
+        ids |= {piece: len(ids) + i for i, piece in enumerate(known.values())}
     else:
         is_mbart = settings["model_type"] == "mbart"
         if (is_mbart and kind.startswith("MBartTokenizer")) or about.get("legacy_behaviour"):
@@ -52,49 +55,39 @@ def read_vocabulary(
                 f"package does: take an mBART-50 or NLLB model whose languages come first."
             )
         names = (MBART50 if is_mbart else NLLB).split()
-        pieces = _fairseq_pieces(folder, sentencepiece, [*names, "<mask>"])
-        known = {name: name for name in names if name in pieces}
+        ids = _fairseq_ids(folder, sentencepiece, [*names, "<mask>"])
+        known = {name: name for name in names if name in ids}
         if not (folder / "tokenizer.json").is_file() and not about.get("added_tokens_decoder"):
             notes.append("The folder does not number its pieces: they get the ids of fairseq.")
-    _check_added(folder, about, pieces)
-    pieces = _padded(pieces, settings["vocab_size"])
-    chosen = [
-        _chosen(flag, name, known)
+    pieces = _by_id(folder, ids, settings["vocab_size"])
+    added = about.get("added_tokens_decoder")
+    for number, token in added.items() if isinstance(added, dict) else ():
+        piece = token.get("content") if isinstance(token, dict) else token
+        if str(ids.get(str(piece))) != number:
+            raise ValueError(f"{file} gives {piece!r} the id {number}, the vocabulary another.")
+    source, target = (
+        PieceListTokenizer(
+            sentencepiece, pieces, [_chosen(flag, name, known)], _special_ids(pieces, settings)
+        )
         for flag, name in zip(("source_language", "target_language"), languages, strict=True)
-    ]
-    special = _special_ids(pieces, settings)
-    source, target = (PieceListTokenizer(sentencepiece, pieces, [p], special) for p in chosen)
+    )
     return Vocabulary((source, target), languages, notes)
 
 
-def _fairseq_pieces(folder: epath.Path, sentencepiece: bytes, added: Sequence[str]) -> list[str]:
-    """Returns the pieces by id, as tokenizer.json numbers them, or without it as fairseq does."""
-    file = folder / "tokenizer.json"
-    if not file.is_file():
+def _fairseq_ids(folder: epath.Path, sentencepiece: bytes, added: Sequence[str]) -> dict[str, Any]:
+    """Returns the ids of the pieces, as tokenizer.json has them, or without it as fairseq does."""
+    if not (folder / "tokenizer.json").is_file():
         processor = read_sentencepiece(sentencepiece)
         pieces = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
-        return [*FAIRSEQ_CONTROL, *pieces, *added]
-    content = read_settings(folder, file.name)
+        return {piece: i for i, piece in enumerate([*FAIRSEQ_CONTROL, *pieces, *added])}
+    content = read_settings(folder, "tokenizer.json")
     try:
         ids = content["model"]["vocab"]
         if isinstance(ids, list):  # [piece, its log-probability], by id
             ids = {piece: i for i, (piece, _) in enumerate(ids)}
-        ids = ids | {token["content"]: token["id"] for token in content["added_tokens"]}
+        return ids | {token["content"]: token["id"] for token in content["added_tokens"]}
     except (LookupError, TypeError, ValueError):
-        ids = {}
-    return _by_id(file, ids)
-
-
-def _check_added(folder: epath.Path, about: Mapping[str, Any], pieces: Sequence[str]) -> None:
-    """Raises ValueError if tokenizer_config.json gives a token another id than `pieces`."""
-    added, ids = about.get("added_tokens_decoder"), {piece: i for i, piece in enumerate(pieces)}
-    for number, token in added.items() if isinstance(added, dict) else ():
-        piece = token.get("content") if isinstance(token, dict) else token
-        if str(ids.get(str(piece))) != number:
-            raise ValueError(
-                f"{folder}/tokenizer_config.json gives {piece!r} the id {number}, its vocabulary "
-                f"another one: they are not of one model."
-            )
+        raise ValueError(f"{folder}/tokenizer.json does not number pieces; restore it.") from None
 
 
 def _read_marian(
@@ -104,27 +97,30 @@ def _read_marian(
     languages: tuple[str, str],
 ) -> Vocabulary:
     """Reads vocab.json (and target_vocab.json), source.spm and target.spm."""
-    models = [_read_sentencepiece(folder, f"{side}.spm") for side in ("source", "target")]
-    num_source = settings["vocab_size"]
-    num_target = settings.get("decoder_vocab_size") or num_source
+    models = [read_model(folder / f"{side}.spm") for side in ("source", "target")]
     has_two = not settings.get("share_encoder_decoder_embeddings", True)
     target_file = "target_vocab.json" if has_two and about.get("separate_vocabs") else "vocab.json"
-    lists = _read_list(folder, "vocab.json"), _read_list(folder, target_file)
-    gaps = {piece for pieces in lists for piece in pieces if piece.startswith("<unused ")}
-    source_pieces, target_pieces = map(_padded, lists, (num_source, num_target))
-    special = _special_ids(target_pieces, settings)
-    source_special = special
+    num_source = settings["vocab_size"]
+    source, target = (
+        _by_id(folder / name, read_settings(folder, name), num_rows)
+        for name, num_rows in (
+            ("vocab.json", num_source),
+            (target_file, settings.get("decoder_vocab_size") or num_source),
+        )
+    )
+    special = source_special = _special_ids(target, settings)
     if has_two:
-        pad, end, unknown = (_id_of(name, source_pieces) for name in ("<pad>", "</s>", "<unk>"))
+        pad, end, unknown = (id_of(name, source) for name in ("<pad>", "</s>", "<unk>"))
         source_special = SpecialIds(pad, pad, end, unknown, unknown)
-    first, notes = first_of_marian(languages[1], source_pieces)
-    if gaps:
+    first, notes = first_of_marian(languages[1], source)
+    if gaps := {piece for piece in source + target if piece.startswith("<unused ")}:
         notes.append(f"The vocabulary has no piece for {len(gaps)} of its ids: no text has them.")
-    source = PieceListTokenizer(models[0], source_pieces, first, source_special)
-    target = PieceListTokenizer(models[1], target_pieces, special=special)
-    named = about.get("source_lang"), about.get("target_lang")
-    names = [given or name or "" for given, name in zip(languages, named, strict=True)]
-    return Vocabulary((source, target), (names[0], names[1]), notes)
+    tokenizers = (
+        PieceListTokenizer(models[0], source, first, source_special),
+        PieceListTokenizer(models[1], target, special=special),
+    )
+    named = [about.get(key) or "" for key in ("source_lang", "target_lang")]
+    return Vocabulary(tokenizers, (languages[0] or named[0], languages[1] or named[1]), notes)
 
 
 def first_of_marian(language: str, pieces: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -142,7 +138,7 @@ def first_of_marian(language: str, pieces: Sequence[str]) -> tuple[list[str], li
 
 def _special_ids(pieces: Sequence[str], settings: Mapping[str, Any]) -> SpecialIds:
     """Returns the control ids; the decoder starts with <pad> or the end in most models."""
-    unknown = _id_of("<unk>", pieces)
+    unknown = id_of("<unk>", pieces)
     names = "pad_token_id", "decoder_start_token_id", "eos_token_id"
     pad, start, end = control = [settings[name] for name in names]
     is_known = min(control) >= 0 and max(control) < len(pieces)
@@ -154,49 +150,34 @@ def _special_ids(pieces: Sequence[str], settings: Mapping[str, Any]) -> SpecialI
     return SpecialIds(pad, start, end, unknown, unknown)
 
 
-def _id_of(piece: str, pieces: Sequence[str]) -> int:
+def id_of(piece: str, pieces: Sequence[str]) -> int:
+    """Returns the id of a piece; raises ValueError if there is none."""
     if piece not in pieces:
         raise ValueError(f"The vocabulary has no piece {piece}; restore its file.")
     return pieces.index(piece)
 
 
-def _padded(pieces: Sequence[str], num_rows: int) -> list[str]:
-    """Returns a piece for every row of a table; a name for a row without one spells no text."""
-    if len(pieces) > num_rows:
-        raise ValueError(
-            f"The vocabulary has {len(pieces)} pieces, the model rows for {num_rows}: they are not "
-            f"of one model."
-        )
-    return [*pieces, *(f"<unused {i}>" for i in range(len(pieces), num_rows))]
+def _by_id(file: epath.Path, ids: Mapping[str, Any], num_rows: int) -> list[str]:
+    """Returns the piece of each row of a table; a name for a row without one spells no text.
 
-
-def _read_list(folder: epath.Path, name: str) -> list[str]:
-    """Returns the pieces in a JSON file {piece: id}, by id."""
-    return _by_id(folder / name, read_settings(folder, name))
-
-
-def _by_id(file: epath.Path, ids: Mapping[str, Any]) -> list[str]:
+    Raises ValueError for ids that repeat, and for a table so large that it would fill the memory.
+    """
     try:
         by_id = {int(i): piece for piece, i in ids.items()}
-        if len(by_id) < len(ids) or min(by_id) < 0 or max(by_id) > 10 * len(ids):
-            raise ValueError
     except (TypeError, ValueError):
-        raise ValueError(f"{file} does not number pieces; restore the file.") from None
-    return [by_id.get(i, f"<unused {i}>") for i in range(max(by_id) + 1)]
+        by_id = {}
+    if len(by_id) < len(ids) or not by_id or min(by_id) < 0:
+        raise ValueError(f"{file} does not number pieces; restore the file.")
+    if not max(by_id) < num_rows <= 2 * len(by_id) + 10_000:
+        raise ValueError(f"{file} has {1 + max(by_id)} pieces, the model rows for {num_rows}.")
+    return [by_id.get(i, f"<unused {i}>") for i in range(num_rows)]
 
 
-def _read_sentencepiece(folder: epath.Path, name: str) -> bytes:
+def read_model(file: epath.Path | Path) -> bytes:
     """Returns the bytes of a SentencePiece model; raises ValueError, which names its file."""
-    try:
-        data = (folder / name).read_bytes()
+    data = read_file(file)
+    with naming(file):
         read_sentencepiece(data)
-    except ValueError as error:
-        raise ValueError(f"{folder / name}: {error}") from None
-    except OSError:
-        raise ValueError(
-            f"{folder} has no {name}, which splits its text: copy it from where the model was "
-            f"published."
-        ) from None
     return data
 
 
@@ -207,12 +188,7 @@ def _chosen(flag: str, name: str, known: Mapping[str, str]) -> str:
     if not name:
         few = ", ".join([*known][:4])
         raise ValueError(f"This model needs {flag}, one of its {len(known)} languages: {few}, …")
-    nearest = _nearest(name, known)
+    alike = [other for other in known if other[:2].lower() == name[:2].lower()]
+    nearest = alike[:4] or difflib.get_close_matches(name, known, 4)
     hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"they are {', '.join(known)}."
     raise ValueError(f"{flag}={name} is none of the {len(known)} languages of this model; {hint}")
-
-
-def _nearest(name: str, known: Collection[str]) -> list[str]:
-    """Returns up to four known names that begin alike or look alike."""
-    alike = [other for other in known if other[:2].lower() == name[:2].lower()]
-    return alike[:4] or difflib.get_close_matches(name, known, 4)

@@ -14,12 +14,10 @@ from transformer.data.tokenizers.huggingface import (
     parse_tokenizer,
 )
 from transformer.files.storage import PathLike, write_atomically
-from transformer.interop.portable_model import FlatParams
 from transformer.interop.settings import read_settings
 from transformer.optional_libraries import require
 from transformer.special_tokens import SpecialIds
 
-TOKENS = "tokens/table/table", "tokens/table/bias"  # what has a row per id
 # The control tokens, in the order of `SpecialIds`: settings that name them, and BERT's.
 CONTROL = "pad_token", "cls_token", "sep_token", "unk_token", "mask_token"
 BERT = "[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"
@@ -27,52 +25,45 @@ BERT = "[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"
 
 def read_bert_tokenizer(folder: PathLike) -> HuggingFaceTokenizer:
     """Reads tokenizer.json or vocab.txt; raises ValueError if neither is there and whole."""
-    folder = epath.Path(folder)
-    settings = _tokenizer_settings(folder)
-    named = [_content(settings.get(key)) for key in CONTROL]
-    names = [name or usual for name, usual in zip(named, BERT, strict=True)]
-    if (folder / "tokenizer.json").is_file():
-        return with_control_tokens(_read_text(folder, "tokenizer.json"), names)
-    text = bert_json(
-        _read_text(folder, "vocab.txt"),
-        lowercase=settings.get("do_lower_case", True),
-        strip_accents=settings.get("strip_accents"),
-        tokenize_chinese_chars=settings.get("tokenize_chinese_chars", True),
-    )
+    text, settings = _read(folder, "vocab.txt")
+    names = [_content(settings.get(key)) or usual for key, usual in zip(CONTROL, BERT, strict=True)]
+    if isinstance(text, list):
+        text = bert_json(
+            *text,
+            lowercase=settings.get("do_lower_case", True),
+            strip_accents=settings.get("strip_accents"),
+            tokenize_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        )
     return with_control_tokens(text, names)
 
 
 def read_gpt2_tokenizer(folder: PathLike) -> HuggingFaceTokenizer:
     """Reads tokenizer.json or two older files; raises ValueError as `read_bert_tokenizer`."""
-    folder = epath.Path(folder)
-    settings = _tokenizer_settings(folder)
+    text, settings = _read(folder, "vocab.json", "merges.txt")
     names = [_content(settings.get("eos_token")) or END] * len(CONTROL)
-    if (folder / "tokenizer.json").is_file():
-        return with_control_tokens(_read_text(folder, "tokenizer.json"), names)
-    files = [_read_text(folder, name) for name in ("vocab.json", "merges.txt")]
-    text = gpt2_json(*files, add_prefix_space=settings.get("add_prefix_space", False))
+    if isinstance(text, list):
+        text = gpt2_json(*text, add_prefix_space=settings.get("add_prefix_space", False))
     return with_control_tokens(text, names)
 
 
-def _tokenizer_settings(folder: epath.Path) -> dict[str, Any]:
-    name = "tokenizer_config.json"
-    return read_settings(folder, name) if (folder / name).is_file() else {}
+def _read(folder: PathLike, *older: str) -> tuple[str | list[str], dict[str, Any]]:
+    """Returns (the text of tokenizer.json or those of older files, the settings beside it)."""
+    folder, name = epath.Path(folder), "tokenizer_config.json"
+    settings = read_settings(folder, name) if (folder / name).is_file() else {}
+    is_new = (folder / "tokenizer.json").is_file()
+    try:
+        files = ["tokenizer.json"] if is_new else older
+        texts = [(folder / file).read_bytes().decode() for file in files]
+    except OSError:
+        raise ValueError(f"{folder} holds neither tokenizer.json nor {older[0]}.") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{folder}: its tokenizer is not UTF-8; restore the file.") from None
+    return texts[0] if is_new else texts, settings
 
 
 def _content(token: Any) -> str | None:
     """Returns a token that a setting names, as a string or as {"content": …}."""
     return token.get("content") if isinstance(token, dict) else token
-
-
-def _read_text(folder: epath.Path, name: str) -> str:
-    try:
-        return (folder / name).read_bytes().decode()
-    except OSError:
-        raise ValueError(
-            f"{folder} holds no tokenizer: neither tokenizer.json nor {name}."
-        ) from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{folder / name} is not UTF-8; restore the file.") from None
 
 
 def with_control_tokens(text: str, names: Sequence[str]) -> HuggingFaceTokenizer:
@@ -114,26 +105,14 @@ def bert_json(
     lowercase (do_lower_case there), strip_accents and tokenize_chinese_chars are settings of
     tokenizer_config.json; strip_accents=None does as `lowercase` says.
     """
-    library = require("tokenizers")
     tokens = vocabulary.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    ids = {token: i for i, token in enumerate(tokens)}
-    if missing := [name for name in BERT if name not in ids]:
-        raise ValueError(
-            f"vocab.txt lacks {', '.join(missing)}: give that of a BERT model, a token per line."
-        )
-    _, start, end, unknown, _ = BERT
-    tokenizer = library.Tokenizer(library.models.WordPiece(ids, unk_token=unknown))
-    tokenizer.normalizer = library.normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=tokenize_chinese_chars,
-        strip_accents=strip_accents,
+    if missing := [name for name in BERT if name not in tokens]:
+        raise ValueError(f"vocab.txt lacks {', '.join(missing)}: it is not that of a BERT model.")
+    tokenizer = require("tokenizers").BertWordPieceTokenizer(
+        {token: i for i, token in enumerate(tokens)},
         lowercase=lowercase,
-    )
-    tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = library.decoders.WordPiece(prefix="##")
-    tokenizer.add_special_tokens([*BERT])
-    tokenizer.post_processor = library.processors.TemplateProcessing(
-        single=f"{start} $A {end}", special_tokens=[(start, ids[start]), (end, ids[end])]
+        strip_accents=strip_accents,
+        handle_chinese_chars=tokenize_chinese_chars,
     )
     return tokenizer.to_str()
 
@@ -148,30 +127,11 @@ def gpt2_json(vocabulary: str, merges: str, *, add_prefix_space: bool = False) -
     try:
         model = require("tokenizers").models.BPE(json.loads(vocabulary), pairs)
     except Exception:  # the library raises no other class
-        raise ValueError(
-            "vocab.json and merges.txt are not those of one GPT-2 vocabulary; restore the files."
-        ) from None
+        raise ValueError("vocab.json and merges.txt are not those of one GPT-2.") from None
     tokenizer = byte_level(model, add_prefix_space=add_prefix_space)
     if model.token_to_id(END) is not None:
         tokenizer.add_special_tokens([END])
     return tokenizer.to_str()
-
-
-def fit_rows(params: FlatParams, num_tokens: int) -> tuple[FlatParams, list[str]]:
-    """Returns (the parameters with a row for each token, notes); ValueError if the table lacks one.
-
-    Tables can have more rows, so that their number is a multiple of 64.
-    """
-    num_rows = len(params[TOKENS[0]])
-    if num_tokens > num_rows:
-        raise ValueError(
-            f"The tokenizer has {num_tokens} tokens, the model rows for {num_rows}: they are not "
-            f"of one model."
-        )
-    left = num_rows - num_tokens
-    notes = [f"{left} rows of the embedding stand for no token: left out."] if left else []
-    rows = {name: params[name][:num_tokens] for name in TOKENS if name in params}
-    return params | rows, notes
 
 
 def write_tokenizer(

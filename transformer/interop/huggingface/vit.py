@@ -5,21 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from transformer.config import Config
 from transformer.data.files.labels import Labels
 from transformer.files.storage import PathLike
 from transformer.interop.huggingface import bert
 from transformer.interop.huggingface.one_stack import stack_config
 from transformer.interop.portable_model import FlatParams, PortableModel
-from transformer.interop.settings import (
-    SettingsTable,
-    class_names,
-    is_count,
-    read_settings,
-)
+from transformer.interop.settings import SettingsTable, class_names, is_count, read_settings
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
-from transformer.interop.weights.name_table import Entry, Style, dense, layer_norm, layers
+from transformer.interop.weights.name_table import Entry, Style, Tensors, layers, modules
 
 SETTINGS = SettingsTable(
     bert.NAMES,
@@ -40,6 +34,11 @@ LAYER = {
     "feed_forward/outer": "output.dense",
     "feed_forward_residual/LayerNorm_0": "layernorm_after",
 }
+NAMES = {
+    **layers("encoder/layer_#/", "vit.encoder.layer.#.", LAYER),
+    "encoder/last_norm": "vit.layernorm",
+}
+PATCHES = {"patches": "vit.embeddings.patch_embeddings.projection"}
 PREPROCESSOR, POOLER, CLASSES = "preprocessor_config.json", "pooler.dense", "classifier"
 PROJECTION_BIASES = tuple(f"attention.attention.{p}.bias" for p in ("query", "key", "value"))
 NO_CLASS = "unknown"  # the only class of a ViTModel, until it is fine-tuned
@@ -64,86 +63,65 @@ def read(folder: PathLike) -> PortableModel:
         pooling="pooler" if f"{POOLER}.weight" in tensors else "first",
     )
     config.data.patch_size = patch_size
-    params = _read_params(config.validate(), settings, tensors)
-    params = fold_pixels(params, channels, pixels)
+    params = _read_params(config.model.num_layers, settings, tensors)
+    params |= fold_pixels(params, channels, pixels)
     notes = [f"Images are numbers from 0 to 1, resized to {height} × {width}: scaling is folded."]
     if "classes/bias" in params:
-        names = class_names(settings, len(params["classes/bias"]))
+        classes = class_names(settings, len(params["classes/bias"]))
     else:
-        names = [NO_CLASS]
+        classes = [NO_CLASS]
         params["classes/kernel"] = np.zeros((config.model.d_model, 1), np.float32)
         params["classes/bias"] = np.zeros(1, np.float32)
         notes.append(f"It has no classes: fine-tune it, it says {NO_CLASS!r} to every image.")
-    return PortableModel(config, params, labels=Labels(names, list(image_shape)), notes=notes)
+    return PortableModel(config, params, labels=Labels(classes, [*image_shape]), notes=notes)
 
 
 def _image_shape(settings: Mapping[str, Any]) -> tuple[tuple[int, int, int], int]:
     """Returns ((height, width, channels) of an image, the side of a patch) of a config.json."""
-    height, width = _pair(settings.get("image_size", 224))
-    patch_size, other_side = _pair(settings.get("patch_size", 16))
+    sizes = settings.get("image_size", 224), settings.get("patch_size", 16)
+    (height, width), (patch_size, other_side) = (
+        size if isinstance(size, list) and len(size) == 2 else (size, size) for size in sizes
+    )
     channels = settings.get("num_channels", 3)
-    if not all(map(is_count, (height, width, patch_size, other_side, channels))):
+    are_counts = all(map(is_count, (height, width, patch_size, other_side, channels)))
+    if not are_counts or patch_size != other_side or height % patch_size or width % patch_size:
         raise ValueError(
-            f"image_size, patch_size and num_channels of config.json must be positive numbers, not "
-            f"{height} × {width}, {patch_size} × {other_side} and {channels}."
-        )
-    if patch_size != other_side or height % patch_size or width % patch_size:
-        raise ValueError(
-            f"config.json cuts images of {height} × {width} into patches of {patch_size} × "
-            f"{other_side}: they must be squares that fill the image."
+            f"config.json cuts images of {height} × {width} with {channels} channels into patches "
+            f"of {patch_size} × {other_side}: they must be squares that fill the image."
         )
     return (height, width, channels), patch_size
 
 
-def _pair(size: Any) -> tuple[Any, Any]:
-    """Returns (height, width) of a setting that may be one number for both."""
-    return tuple(size) if isinstance(size, list) and len(size) == 2 else (size, size)
-
-
-def _entries(config: Config, prefix: str, *, has_classes: bool) -> list[Entry]:
-    """Returns the table of names; prefix: of the tensors, which ViTModel has not."""
-    table = [
-        Entry("class_token", f"{prefix}embeddings.cls_token"),
-        Entry("positions/table", f"{prefix}embeddings.position_embeddings"),
-        *dense(
-            "patches", f"{prefix}embeddings.patch_embeddings.projection", Style(transposed=False)
-        ),
-        *layers(config.model.num_layers, "encoder/layer_", f"{prefix}encoder.layer.#.", LAYER),
-        *layer_norm("encoder/last_norm", f"{prefix}layernorm"),
-    ]
-    table += dense("pooler/dense", POOLER) if config.model.pooling == "pooler" else []
-    return table + (dense("classes", CLASSES) if has_classes else [])
-
-
-def _read_params(
-    config: Config, settings: Mapping[str, Any], tensors: name_table.Tensors
-) -> FlatParams:
+def _read_params(num_layers: int, settings: Mapping[str, Any], tensors: Tensors) -> FlatParams:
     """Returns our parameters of their tensors; the kernel of the patches is theirs."""
-    prefix = name_table.prefix_in(tensors, "vit.")
-    table = _entries(config, prefix, has_classes=f"{CLASSES}.weight" in tensors)
+    heads = {"pooler/dense": POOLER, "classes": CLASSES}
+    heads = {ours: name for ours, name in heads.items() if f"{name}.weight" in tensors}
+    table = [
+        Entry("class_token", "vit.embeddings.cls_token"),
+        Entry("positions/table", "vit.embeddings.position_embeddings"),
+        *modules(PATCHES, Style(transposed=False)),
+        *modules(NAMES | heads, num_layers=num_layers),
+    ]
     in_file = table
     if not settings.get("qkv_bias", True):
         in_file = [entry for entry in table if not entry.theirs.endswith(PROJECTION_BIASES)]
-    params = name_table.read(in_file, tensors)
+    params = name_table.read(in_file, tensors, prefix="vit.")
     params |= name_table.zero_biases(params, table)
-    for name in ("class_token", "positions/table"):
-        params[name] = params[name][0]
-    params["class_token"] = params["class_token"][0]
+    params["class_token"] = params["class_token"][0, 0]
+    params["positions/table"] = params["positions/table"][0]
     return params
 
 
 def fold_pixels(params: FlatParams, channels: int, pixels: Mapping[str, Any]) -> FlatParams:
-    """Returns the parameters with a kernel for our patches, whose pixels go from 0 to 1.
+    """Returns kernel and bias for our patches, whose pixels go from 0 to 1.
 
     Theirs [D, C, P, P] takes (x · rescale_factor - mean) / std of pixels x from 0 to 255, ours
     [P · P · C, D] takes x / 255. pixels: the settings that say so, in preprocessor_config.json.
     """
     mean, std, scale = np.zeros(channels), np.ones(channels), 255.0
-    names = (
-        [f"image_{name}" for name in ("mean", "std")] if pixels.get("do_normalize", True) else []
-    )
     try:
-        if names:
+        if pixels.get("do_normalize", True):
+            names = "image_mean", "image_std"
             mean, std = np.array([pixels.get(name, [0.5] * channels) for name in names], np.float64)
         if pixels.get("do_rescale", True):
             scale *= float(pixels.get("rescale_factor", 1 / 255))
@@ -159,4 +137,4 @@ def fold_pixels(params: FlatParams, channels: int, pixels: Mapping[str, Any]) ->
     bias = params["patches/bias"] - np.einsum("hwcd,c->d", kernel, mean)
     kernel = (kernel * scale).reshape(-1, len(bias))
     folded = {"patches/kernel": kernel, "patches/bias": bias}
-    return params | {name: array.astype(np.float32) for name, array in folded.items()}
+    return {name: array.astype(np.float32) for name, array in folded.items()}

@@ -1,4 +1,7 @@
-"""Differences between systems that a change of the weights undoes exactly, and position tables."""
+"""Differences between systems that a change of the weights undoes exactly, and position tables.
+
+All parameters here are those of a translation model.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,7 +10,6 @@ import numpy as np
 
 from transformer.config import ModelConfig
 from transformer.data.tokenizers.sentencepiece import Tokenizer
-from transformer.interop.portable_model import FlatParams
 from transformer.model.embedding import make_position_encoding
 
 # The bias of an id that no search may find; finite, as label smoothing takes a mean.
@@ -15,15 +17,9 @@ NEVER = -1e4
 # The axes along d_model, by the ends of names; the first that fits counts.
 MODEL_AXES: tuple[tuple[str, tuple[int, ...]], ...] = (
     (r"(query|key|value|inner)/kernel", (0,)),
-    (r"(output|outer)/kernel", (1,)),
-    (r"(query|key|value|inner)/bias", ()),
-    (r"prediction/dense/kernel|pooler/dense/kernel", (0, 1)),
-    (r"classes/kernel", (0,)),
-    (r"classes/bias", ()),
-    (r"patches/kernel", (1,)),
-    (r"table", (1,)),
-    (r"(\w+_embedding|softmax|tokens/table)/bias", ()),
-    (r"scale|bias|class_token", (0,)),
+    (r"(output|outer)/kernel|table", (1,)),
+    (r"(query|key|value|inner|\w+_embedding|softmax)/bias", ()),
+    (r"scale|bias", (0,)),
 )
 
 
@@ -36,31 +32,21 @@ def interleaved_columns(d_model: int) -> np.ndarray:
     return np.arange(d_model).reshape(2, -1).T.ravel()
 
 
-def permute_model_axis(params: Mapping[str, np.ndarray], columns: np.ndarray) -> FlatParams:
-    """Returns the parameters of the same function whose vectors [..., D] have permuted columns.
+def permute_columns(name: str, array: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Returns a parameter of the same function whose vectors [..., D] have permuted columns.
 
     Column j of every vector that a Stack adds to is then what column `columns[j]` was. Undone by
-    `np.argsort(columns)`.
+    `np.argsort(columns)`. Raises ValueError for an unknown name or another width.
     """
-
-    return {name: permute_array(name, array, columns) for name, array in params.items()}
-
-
-def permute_array(name: str, array: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Returns one parameter as `permute_model_axis` does; ValueError if it has another width."""
-    for axis in model_axes(name):
+    fitting = (axes for end, axes in MODEL_AXES if re.search(f"(^|/)({end})$", name))
+    axes = next(fitting, None)
+    if axes is None:
+        raise ValueError(f"{name} is no parameter of a translation model of this package.")
+    for axis in axes:
         if array.shape[axis] != len(columns):
             raise ValueError(f"{name} is {array.shape}, which does not fit d_model={len(columns)}.")
         array = array.take(columns, axis)
     return array
-
-
-def model_axes(name: str) -> tuple[int, ...]:
-    """Returns the axes of a parameter that run along d_model; ValueError for an unknown name."""
-    for pattern, axes in MODEL_AXES:
-        if re.search(f"(^|/)({pattern})$", name):
-            return axes
-    raise ValueError(f"{name} is no parameter of a model of this package.")
 
 
 def append_row(name: str, array: np.ndarray) -> np.ndarray:
@@ -70,7 +56,7 @@ def append_row(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def has_token_rows(name: str) -> bool:
-    """Whether a parameter of a translation model has a row for each token."""
+    """Whether a parameter has a row for each token."""
     return name.split("/")[0].endswith(("_embedding", "softmax"))
 
 
@@ -82,15 +68,15 @@ def check_rows(name: str, array: np.ndarray, tokenizers: Sequence[Tokenizer]) ->
 
 
 def position_table(
-    config: ModelConfig, params: Mapping[str, np.ndarray], side: str, length: int
+    config: ModelConfig, params: Mapping[str, np.ndarray], name: str, length: int
 ) -> np.ndarray:
     """Returns the vectors of the first `length` positions, float32 [length, D].
 
-    side: "source" or "target", which learn their tables apart. Beyond `max_positions` a learned
-    table repeats its last row, as the model does.
+    name: of the parameter that holds them if they are learned. Beyond `max_positions` such a table
+    repeats its last row, as the model does.
     """
     places = np.arange(length)
     if config.positions == "learned":
-        table = params[f"{side}_positions/table"]
+        table = params[name]
         return table[np.minimum(places, len(table) - 1)].astype(np.float32)
     return np.asarray(make_position_encoding(config).apply({}, places), np.float32)

@@ -60,7 +60,7 @@ def export_parameters(restored: Run, folder: PathLike) -> str:
     save_tensors(target.path / FILE, params)
     vocabularies = save_vocabularies(target, restored.tokenizers, restored.labels)
     readme = render(
-        "weights/named_arrays.md.jinja",
+        "named_arrays.md.jinja",
         name=target.path.name,
         checkpoint=restored.checkpoint,
         task=restored.config.task,
@@ -82,6 +82,6 @@ def flat_parameters(params: Any) -> dict[str, np.ndarray]:
 def meaning(name: str) -> str:
     """Returns what an array is for; that of a registered module says only where it belongs."""
     for pattern, meaning in MEANINGS.items():
-        if found := re.search(f"(?:{pattern})$", name):
-            return meaning.format(*found.groups())
+        if match := re.search(f"(?:{pattern})$", name):
+            return meaning.format(*match.groups())
     return f"{name.rpartition('/')[2]} of the module {name.rpartition('/')[0]}"

@@ -9,12 +9,10 @@ import math
 import pickle
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
 from operator import index
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -41,9 +39,11 @@ def damaged(path: Path, reason: str, way_out: str = "copy it again") -> TensorFi
     return TensorFileError(f"{path} is damaged or incomplete: {reason}; {way_out}.")
 
 
-@dataclass(frozen=True)
-class StoredTensor:
-    """A tensor whose first number is at byte `offset` of a file; `strides` count numbers."""
+class StoredTensor(NamedTuple):
+    """A tensor whose first number is at byte `offset` of a file; `strides` count numbers.
+
+    A pickle could change the attributes of an object that is no tuple.
+    """
 
     path: Path
     offset: int
@@ -71,17 +71,8 @@ class StoredTensor:
         return 1 + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
 
 
-@dataclass(frozen=True)
-class Storage:
-    """Numbers that tensors are views of; offset: their first byte in the file."""
-
-    offset: int
-    dtype: np.dtype
-    num_numbers: int
-
-
-def read_pytorch(path: Path) -> dict[str, StoredTensor]:
-    """Returns where each tensor of a file of `torch.save` lies.
+def read_pytorch(path: Path) -> dict[str, Callable[[], np.ndarray]]:
+    """Returns what reads each tensor of a file of `torch.save`.
 
     Raises ValueError if the file is damaged, older than PyTorch 1.6, or holds more than tensors.
     """
@@ -95,12 +86,10 @@ def read_pytorch(path: Path) -> dict[str, StoredTensor]:
         raise damaged(path, reason, "take the model.safetensors of this model") from None
     except Exception:  # a damaged pickle raises a dozen types of error
         raise damaged(path, "its list of tensors cannot be read") from None
-    if not isinstance(content, dict) or not all(
-        isinstance(name, str) and isinstance(tensor, StoredTensor)
-        for name, tensor in content.items()
-    ):
+    tensors = content if isinstance(content, dict) else {"": content}
+    if {*map(type, tensors)} - {str} or {*map(type, tensors.values())} - {StoredTensor}:
         raise TensorFileError(f"{path} holds more than tensors by name.")
-    return dict(content)
+    return {name: tensor.read for name, tensor in tensors.items()}
 
 
 class _PickleReader(pickle._Unpickler):
@@ -110,7 +99,7 @@ class _PickleReader(pickle._Unpickler):
     del dispatch[pickle.BYTEARRAY8[0]]  # would do so too, and no list of tensors has it
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
-        self._path, self._archive = path, archive
+        self._path = path
         self._members = {info.filename: info for info in archive.infolist()}
         pickles = [name for name in self._members if name.split("/")[1:] == ["data.pkl"]]
         if len(pickles) != 1:
@@ -129,11 +118,10 @@ class _PickleReader(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Callable[..., Any] | np.dtype:
         """Returns what stands for a name in the pickle; raises ValueError for any but a few."""
         full = f"{module}.{name}"
-        if module == "torch" and name in STORAGES:
-            return STORAGES[name]
-        known: dict[str, Callable[..., Any]] = {
+        known: dict[str, Callable[..., Any] | np.dtype] = {
+            **{f"torch.{storage}": dtype for storage, dtype in STORAGES.items()},
             "collections.OrderedDict": OrderedDict,
-            "torch._utils._rebuild_tensor_v2": partial(_rebuild_tensor, self._path),
+            "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
             "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
         }
         if full not in known:
@@ -143,7 +131,7 @@ class _PickleReader(pickle._Unpickler):
             )
         return known[full]
 
-    def persistent_load(self, pid: tuple[str, np.dtype, str, str, int]) -> Storage:
+    def persistent_load(self, pid: tuple[str, np.dtype, str, str, int]) -> StoredTensor:
         """Returns where the numbers of a storage lie in the archive."""
         _, dtype, key, _, num_numbers = pid
         info = self._member(f"data/{key}")
@@ -153,22 +141,18 @@ class _PickleReader(pickle._Unpickler):
         rest = self._path.stat().st_size - offset
         if num_numbers * dtype.itemsize > min(info.file_size, rest):
             raise damaged(self._path, f"data/{key} is shorter than its tensors")
-        return Storage(offset, dtype, num_numbers)
+        return StoredTensor(self._path, offset, dtype, (num_numbers,), (1,))
 
 
 def _rebuild_tensor(
-    path: Path,
-    storage: Storage,
-    first: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    *_: object,
+    storage: StoredTensor, first: int, shape: Sequence[int], strides: Sequence[int], *_: object
 ) -> StoredTensor:
     """Returns a view of a storage, from its number `first` on."""
-    shape, strides = tuple(map(index, shape)), tuple(map(index, strides))
+    first, shape, strides = index(first), tuple(map(index, shape)), tuple(map(index, strides))
+    (num_numbers,) = storage.shape
     offset = storage.offset + first * storage.dtype.itemsize
-    tensor = StoredTensor(path, offset, storage.dtype, shape, strides)
-    fits = 0 <= first <= storage.num_numbers - tensor.num_spanned()
-    if min((0, *shape, *strides)) < 0 or not fits or math.prod(shape) > storage.num_numbers:
-        raise damaged(path, f"a tensor {shape} lies beyond its numbers")
+    tensor = StoredTensor(storage.path, offset, storage.dtype, shape, strides)
+    fits = storage.strides == (1,) and 0 <= first <= num_numbers - tensor.num_spanned()
+    if min((0, *shape, *strides)) < 0 or not fits or math.prod(shape) > num_numbers:
+        raise damaged(storage.path, f"a tensor {shape} lies beyond its numbers")
     return tensor

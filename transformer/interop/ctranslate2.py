@@ -12,20 +12,10 @@ from typing import Any
 import numpy as np
 
 from transformer.config import ModelConfig
+from transformer.interop import writing
 from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
 from transformer.interop.weights.folds import position_table
 from transformer.interop.weights.name_table import GAMMA_BETA, Entry, translation_stacks, write
-from transformer.interop.writing import (
-    check_holds,
-    first_pieces,
-    is_gnmt,
-    longest_translation,
-    render,
-    search_notes,
-    sentencepiece_files,
-    vocabulary,
-    write_files,
-)
 from transformer.optional_libraries import require
 from transformer.special_tokens import OWN_IDS, SpecialIds
 
@@ -61,30 +51,28 @@ def save_ctranslate2(model: PortableModel, folder: pathlib.Path, quantization: s
     ValueError if there is no such format or the model has parts that CTranslate2 has not.
     """
     check_quantization(quantization)
-    check_holds("CTranslate2", model.config, "use the format program or safetensors")
-    length = max(MAX_INPUT_LENGTH, longest_translation(model.config))
-    vocabularies = [vocabulary(tokenizer) for tokenizer in model.tokenizers]
-    special = model.tokenizers[1].special
-    spec = make_spec(model.config.model, model.params, vocabularies, length, special)
-    save_spec(spec, folder, quantization)
-    write_files(folder, {**sentencepiece_files(model.tokenizers), "README.md": _readme(model)})
-    return f"CTranslate2, {quantization or 'float32'}"
-
-
-def _readme(model: PortableModel) -> str:
+    writing.check_holds("CTranslate2", model.config, "use the format program or safetensors")
     decoding, target = model.config.decoding, model.tokenizers[1]
-    return render(
-        "ctranslate2/readme.md.jinja",
-        files=[*sentencepiece_files(model.tokenizers)],
+    longest = max(256, model.config.data.row_length) + decoding.max_extra_length  # in the run
+    vocabularies = [writing.vocabulary(tokenizer) for tokenizer in model.tokenizers]
+    length = max(MAX_INPUT_LENGTH, longest)
+    spec = make_spec(model.config.model, model.params, vocabularies, length, target.special)
+    save_spec(spec, folder, quantization)
+    files = writing.sentencepiece_files(model.tokenizers)
+    readme = writing.render(
+        "ctranslate2.md.jinja",
+        files=[*files],
         kinds=[type(tokenizer).__name__ for tokenizer in model.tokenizers],
-        start=[first_pieces(tokenizer) for tokenizer in model.tokenizers],
+        start=[writing.first_pieces(tokenizer) for tokenizer in model.tokenizers],
         joiner=getattr(target, "joiner", ""),
         end=repr(target.pieces([target.special.eos])[0]),
         decoding=decoding,
-        has_gnmt=is_gnmt(decoding),
-        max_length=longest_translation(model.config),
-        notes=search_notes(decoding, "CTranslate2"),
+        has_gnmt=writing.is_gnmt(decoding),
+        max_length=longest,
+        notes=writing.search_notes(decoding, "CTranslate2"),
     )
+    writing.write_files(folder, {**files, "README.md": readme})
+    return f"CTranslate2, {quantization or 'float32'}"
 
 
 def check_quantization(quantization: str) -> None:
@@ -93,10 +81,7 @@ def check_quantization(quantization: str) -> None:
     if quantization and quantization not in known:
         raise ValueError(f"quantization is one of {', '.join(known)}, not {quantization}.")
     if "bfloat16" in quantization and find_spec("torch") is None:
-        raise ValueError(
-            f"CTranslate2 converts to {quantization} by PyTorch: pip install torch, or choose "
-            f"{quantization.replace('bfloat16', 'float16')}."
-        )
+        raise ValueError(f"CTranslate2 converts to {quantization} by PyTorch: pip install torch.")
 
 
 def save_spec(spec: Any, folder: pathlib.Path, quantization: str = "") -> None:
@@ -138,28 +123,27 @@ def make_spec(
     return spec
 
 
-def _entries(model: ModelConfig) -> list[Entry]:
-    """Returns the table of names in a spec; "layer.0" is the first element of the list `layer`."""
+def _fill(spec: Any, model: ModelConfig, params: FlatParams, length: int) -> None:
+    """Puts all arrays into a spec, as copies: quantisation writes into them.
+
+    In the table of names "layer.0" is the first element of the list `layer`.
+    """
     source = "shared" if model.embedding_sharing == "all" else "source"
     target, softmax = TARGET[model.embedding_sharing], SOFTMAX[model.embedding_sharing]
-    return [
+    norms = "@.layernorm_embedding", "@.layer_norm"
+    table = [
         Entry(f"{source}_embedding/table", "encoder.embeddings.0.weight"),
         Entry(f"{target}/table", "decoder.embeddings.weight"),
         Entry(f"{softmax}/table", "decoder.projection.weight"),
         Entry(f"{softmax}/bias", "decoder.projection.bias"),
-        *translation_stacks(
-            model, "@.layer.#.", LAYER, "@.layernorm_embedding", "@.layer_norm", GAMMA_BETA
-        ),
+        *translation_stacks(model, "@.layer.#.", LAYER, *norms, GAMMA_BETA),
     ]
-
-
-def _fill(spec: Any, model: ModelConfig, params: FlatParams, length: int) -> None:
-    """Puts all arrays into a spec, as copies: quantisation writes into them."""
-    table = [entry for entry in _entries(model) if entry.ours in params]  # there may be no biases
-    positions = {f"{side}_positions/table" for side in ("source", "target")}
-    arrays = write(table, {name: params[name] for name in params.keys() - positions})
-    for side, stack in (("source", "encoder"), ("target", "decoder")):
-        encodings = position_table(model, params, side, length)
+    table = [entry for entry in table if entry.ours in params]  # there may be no biases
+    positions = {"encoder": "source_positions/table", "decoder": "target_positions/table"}
+    own = params.keys() - positions.values()
+    arrays = write(table, {name: params[name] for name in own})
+    for stack, name in positions.items():
+        encodings = position_table(model, params, name, length)
         arrays[f"{stack}.position_encodings.encodings"] = encodings
     for name, array in arrays.items():
         *path, last = name.split(".")

@@ -22,7 +22,7 @@ from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.files.storage import write_atomically
 from transformer.interop.weights.files import save_tensors
 from transformer.interop.weights.named_arrays import FILE, flat_parameters
-from transformer.interop.writing import first_pieces, render
+from transformer.interop.writing import render
 from transformer.model.encoder_decoder import Transformer
 from transformer.optional_libraries import require
 from transformer.registry import task_kind
@@ -34,9 +34,8 @@ from transformer.workdir import WorkDir
 
 PLATFORMS = "cpu", "tpu", "cuda"
 
-FlatParams = dict[str, Any]  # arrays or their shapes by name, see `flat_parameters`
-# (params, inputs [B, S], lengths [B]) -> (ids [B, T], scores [B])
-Translate = Callable[[FlatParams, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+# (arrays or shapes by name, inputs [B, S], lengths [B]) -> (ids [B, T], scores [B])
+Translate = Callable[[dict[str, Any], jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def export_program(restored: Run, folder: PathLike) -> str:
@@ -47,43 +46,43 @@ def export_program(restored: Run, folder: PathLike) -> str:
     """
     for library in ("safetensors", "flatbuffers"):
         require(library)
-    _check_task(restored)
-    search, target = SearchOptions.from_config(restored.config.decoding), WorkDir(folder)
+    config, target, vocabulary = restored.config, WorkDir(folder), restored.tokenizers[-1]
+    if task_kind(config.task) != "translation":
+        raise ValueError(
+            f"A program is the search of a translation, and {restored.workdir.path} holds a run of "
+            f"{config.task}: export its parameters (safetensors) instead."
+        )
+    search = SearchOptions.from_config(config.decoding)
     target.path.mkdir(parents=True, exist_ok=True)
-    params = flat_parameters(cast_matrices(restored.params, restored.config))
-    start = restored.tokenizers[1].encode([""])[0][:-1]
+    params = flat_parameters(cast_matrices(restored.params, config))
+    start = vocabulary.encode([""])[0][:-1]
     program = export_search(restored.model, search, params, start).serialize()
     write_atomically(target.path / "program.jaxexport", bytes(program))
     save_tensors(target.path / FILE, params)
     files = save_vocabularies(target, restored.tokenizers, restored.labels)
-    write_atomically(target.path / "README.md", _readme(restored, search, files))
-    target.save_config(restored.config)
+    readable = SentencePieceTokenizer.suffix, PieceListTokenizer.suffix
+    readme = render(
+        "jax_program.md.jinja",
+        languages=f"{config.data.source_language}-{config.data.target_language}",
+        checkpoint=restored.checkpoint,
+        search=search,
+        start=" ".join(vocabulary.pieces(start)),
+        source=restored.tokenizers[0].special,
+        target=vocabulary.special,
+        files=files,
+        has_text=all(file.endswith(readable) for file in files),
+        has_lists=any(file.endswith(PieceListTokenizer.suffix) for file in files),
+        longest=config.data.row_length,
+        version=jax.__version__,
+    )
+    write_atomically(target.path / "README.md", readme)
+    target.save_config(config)
     platforms = ", ".join(PLATFORMS)
     return f"the search of {restored.checkpoint} of {restored.workdir.path} for {platforms}"
 
 
-def _readme(restored: Run, search: SearchOptions, files: Sequence[str]) -> str:
-    """Returns how to call the program; files: the tokenizers' names, the source's first."""
-    data, (_, target) = restored.config.data, restored.tokenizers
-    readable = SentencePieceTokenizer.suffix, PieceListTokenizer.suffix
-    return render(
-        "jax_program/readme.md.jinja",
-        languages=f"{data.source_language}-{data.target_language}",
-        checkpoint=restored.checkpoint,
-        search=search,
-        start=" ".join(first_pieces(target)),
-        source=restored.tokenizers[0].special,
-        target=target.special,
-        files=files,
-        has_text=all(file.endswith(readable) for file in files),
-        has_lists=any(file.endswith(PieceListTokenizer.suffix) for file in files),
-        longest=data.row_length,
-        version=jax.__version__,
-    )
-
-
 def export_search(
-    model: Any, search: SearchOptions, params: FlatParams, start: Sequence[int]
+    model: Any, search: SearchOptions, params: dict[str, Any], start: Sequence[int]
 ) -> export.Exported:
     """Returns the search of `make_translate` for every batch size, source length and platform."""
     if model.config.attention == "fused":  # chooses its kernel by the devices of this process
@@ -108,7 +107,7 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
     extra = search.max_extra_length
 
     def translate(
-        params: FlatParams, inputs: jax.Array, lengths: jax.Array
+        params: dict[str, Any], inputs: jax.Array, lengths: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         nested = unflatten_dict(params, sep="/")
         variables, (num_rows, source_length) = {"params": nested}, inputs.shape
@@ -124,12 +123,3 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
         return found.ids[:, 0], found.scores[:, 0]
 
     return translate
-
-
-def _check_task(restored: Run) -> None:
-    task = restored.config.task
-    if task_kind(task) != "translation":
-        raise ValueError(
-            f"A program is the search of a translation, and {restored.workdir.path} holds a run of "
-            f"{task}: export its parameters (safetensors) instead."
-        )

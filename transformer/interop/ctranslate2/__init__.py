@@ -1,1 +1,0 @@
-"""Folders of CTranslate2, an engine for translation on CPUs and GPUs."""

@@ -1,1 +1,0 @@
-"""A search as one compiled program that runs with JAX alone."""

@@ -1,1 +1,0 @@
-"""Folders of Marian itself, the system that trains OPUS-MT: decoder.yml beside an .npz file."""
