@@ -17,12 +17,11 @@ from pathlib import Path
 
 import numpy as np
 import sentencepiece
-from transformer.data.prepared.cache import cache_folder
 
 from transformer.config import Config
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.files.text import open_lines
-from transformer.data.prepared.prepare import MOST_PAIRS, Share, training_corpus
+from transformer.data.prepared.prepare import MOST_PAIRS, Share, cache_folder, training_corpus
 from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.data.workers import num_cores
 

@@ -3,7 +3,9 @@
 import errno
 import json
 import shutil
+from unittest.mock import Mock
 
+import jax
 import numpy as np
 import pytest
 
@@ -75,33 +77,22 @@ def test_a_renamed_step_is_not_taken_for_another(run):
         assert restore(run, "last").step == 40
 
 
-def damage(run, step):
-    for file in (run / "checkpoints" / str(step)).rglob("d/*"):
+def test_intact_checkpoints_stand_in_for_a_damaged_one(run):
+    """Catches an evaluation that fails although another checkpoint is whole, or hides which, and a
+    mean that counts a damaged checkpoint."""
+    for file in (run / "checkpoints" / "20").rglob("d/*"):
         file.write_bytes(b"")
-
-
-def test_the_next_best_stands_in_for_a_damaged_best(run):
-    """Catches an evaluation that fails although another checkpoint is whole, or hides which."""
-    damage(run, 20)
     with pytest.warns(UserWarning, match="Checkpoint 20 cannot be used"):
-        assert restore(run, "best").checkpoint == "best of those intact (40)"
+        best, mean = (restore(run, name) for name in ("best", "average:3"))
+    assert best.checkpoint == "best of those intact (40)"
+    assert (mean.checkpoint, mean.num_averaged) == ("mean of 2 (40 to 60)", 2)
+    one, both = (jax.tree.leaves(loaded.params)[0] for loaded in (best, mean))
+    np.testing.assert_allclose(both, one * 1.5 / 1.4, rtol=1e-6)
     with (
         pytest.warns(UserWarning, match="Checkpoint 20"),
         pytest.raises(ValueError, match="could be restored"),
     ):
         restore(run, 20)
-
-
-def test_a_mean_is_one_of_the_checkpoints_that_are_intact(run):
-    """Catches a mean that counts a damaged checkpoint, or that fails for it."""
-    damage(run, 40)
-    with pytest.warns(UserWarning, match="Checkpoint 40 cannot be used"):
-        mean = restore(run, "average:3")
-    assert (mean.checkpoint, mean.num_averaged) == ("mean of 2 (20 to 60)", 2)
-    ends = (restore(run, step).params["decoder"] for step in (20, 60))
-    first, last = (next(iter(end["layer_0"]["feed_forward"].values())) for end in ends)
-    found = next(iter(mean.params["decoder"]["layer_0"]["feed_forward"].values()))
-    np.testing.assert_allclose(found["kernel"], (first["kernel"] + last["kernel"]) / 2, rtol=1e-6)
 
 
 @pytest.mark.parametrize("harm", ["altered", "missing"])
@@ -116,11 +107,8 @@ def test_scores_that_are_lost_are_missed(run, harm):
 
 def test_scores_that_cannot_be_read_now_choose_no_other_checkpoint(run, monkeypatch):
     """Catches a disk that fails for a moment and makes the last checkpoint the answer."""
-
-    def fail(path):
-        raise OSError(errno.EIO, "Input/output error", str(path))
-
-    monkeypatch.setattr(workdir, "read_file", fail)
+    error = OSError(errno.EIO, "Input/output error")
+    monkeypatch.setattr(workdir, "read_file", Mock(side_effect=error))
     with pytest.raises(OSError, match=r"Input/output error"):
         restore(run)
 

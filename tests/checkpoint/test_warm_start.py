@@ -128,41 +128,31 @@ def test_another_network_or_vocabulary_is_refused(runs, setting, value):
     assert f"--config=configs/fine_tune.py:{runs / 'translation'}" in str(error.value)
 
 
-@pytest.fixture
-def begun(tmp_path):
-    """(a configuration that starts from a run without parameters, that run's folder)."""
+def test_another_vocabulary_is_refused(tmp_path):
+    """Catches tokenizer.vocab_size and tokenizer.model that are read and not used."""
     config, workdir = make_config(), WorkDir(tmp_path / "run")
     config.tokenizer.kind, config.training.init_from = "sentencepiece", str(workdir.path)
     workdir.path.mkdir()
-    return config, workdir
-
-
-def test_a_size_or_a_file_of_another_vocabulary_is_refused(begun, tmp_path):
-    """Catches tokenizer.vocab_size and tokenizer.model that are read and not used."""
-    config, workdir = begun
     workdir.save_config(config)
     text = ["the cat sat on the mat", "a dog sat on a log"] * 20
     for name, size in (("ours", 280), ("theirs", 290)):
         tokenizer = SentencePieceTokenizer.train(text, size)
         (tmp_path / f"{name}.model").write_bytes(tokenizer.to_bytes())
     save_tokenizers(workdir.path, tokenizer, tokenizer)
-    for size in (config.tokenizer.vocab_size, 290):  # the default stands for none in particular
-        config.tokenizer.vocab_size = size
+    default, model = config.tokenizer.vocab_size, str(tmp_path / "theirs.model")
+    for size, file in ((default, ""), (290, ""), (280, model)):  # the default stands for no size
+        config.tokenizer.vocab_size, config.tokenizer.model = size, file
         check_init_from(config)
-    config.tokenizer.vocab_size = 280
-    with pytest.raises(ValueError, match=r"Set --config\.tokenizer\.vocab_size=290, or take"):
-        check_init_from(config)
-    config.tokenizer.model = str(tmp_path / "theirs.model")
-    check_init_from(config)
-    config.tokenizer.model = str(tmp_path / "ours.model")
-    with pytest.raises(ValueError, match=r"Set --config\.tokenizer\.model=, or take"):
-        check_init_from(config)
+    for file, said in (("", "vocab_size=290"), (str(tmp_path / "ours.model"), "model=")):
+        config.tokenizer.model = file
+        with pytest.raises(ValueError, match=rf"Set --config\.tokenizer\.{said}, or take"):
+            check_init_from(config)
 
 
-def test_an_imported_vocabulary_is_taken_with_its_run(begun):
+def test_an_imported_vocabulary_is_taken_with_its_run(tmp_path):
     """Catches a size of the default vocabulary asked of an imported one, and another kind."""
-    config, workdir = begun
-    config.tokenizer.kind = "imported"
+    config, workdir = make_config(), WorkDir(tmp_path)
+    config.tokenizer.kind, config.training.init_from = "imported", str(tmp_path)
     workdir.save_config(config)
     model = SentencePieceTokenizer.train(["the cat"] * 9, 270).to_bytes()
     pieces = ["<pad>", "<s>", "</s>", "<unk>", *"▁thecadio", "__de__"]

@@ -7,8 +7,8 @@ import pytest
 from etils import epath
 
 from transformer.config import Config, DataConfig
-from transformer.data.corpora import cleaning, held_out, pair_files
-from transformer.data.corpora.held_out import (
+from transformer.data.corpora import cleaning, pair_files
+from transformer.data.corpora.cleaning import (
     held_out_intervals,
     position,
     read_held_out,
@@ -95,40 +95,28 @@ def test_the_first_occurrence_stays(repetitive, which, tmp_path):
     assert sum(header["pairs_of_corpora"]) == len(pairs) > header["pairs_of_corpora"][0]
 
 
-LETTERLESS = ["5", "12:30 – 14", "…", "100 %", "😀", "١٢"]
-
-
 def test_pairs_without_letters(tmp_path):
     """Catches a number that is taken for a sentence, and a sentence taken for a number."""
-    lettered = ["5 km", "é", "是", "ば"]
-    pairs = [(side, "Wort") for side in LETTERLESS + lettered]
-    pairs += [("word", side) for side in LETTERLESS + lettered]
-    corpus = write_pairs(tmp_path / "a", train=pairs, **EVALUATION)
-    _, found, kept = prepare(make_config(corpus, drop_without_letters=True), tmp_path)
-    assert len(kept) == 2 * len(lettered)
-    assert found.left_out == {"a side without letters": 2 * len(LETTERLESS)}
-    _, found, kept = prepare(make_config(corpus), tmp_path)
-    assert len(kept) == len(pairs) and not found.left_out
+    sides = ["5", "12:30 – 14", "…", "100 %", "😀", "١٢", "5 km", "é", "是", "ば"]
+    pairs = [(side, "Wort") for side in sides] + [("word", side) for side in sides]
+    corpus = write_pairs(tmp_path / "a", train=pairs)
+    for drop in (True, False):
+        config = make_config(corpus, drop_without_letters=drop).data
+        kept = [pair for pair in pairs if not drop or {*pair} & {*sides[6:]}]
+        assert list(TrainingText(config).pairs()) == kept
 
 
 @pytest.mark.parametrize(
     ("language", "right", "wrong"),
     [
         ("en", "Hello, naïve Привет", "Привет hi"),
-        ("de", "Grüße aus Köln – 1 µm", "你好"),
         ("ru", "Привет, iPhone", "Privet, мир"),
-        ("uk", "Їжак", "Yizhak"),
         ("sr", "Здраво Zdravo", "こんにちは"),
-        ("el", "Καλημέρα", "Kalimera"),
         ("ja", "NHKのニュースです", "Tokyo です"),
         ("ja", "ﾊﾝｶｸ ー 漢字", "안녕하세요"),
-        ("zh", "我也用 NHK", "ひらがな"),
         ("ko", "안녕 漢字", "ひらがな"),
         ("ar", "مرحبا بالعالم", "Marhaba"),
-        ("he", "שלום", "سلام"),
         ("hi", "नमस्ते दुनिया", "Namaste"),
-        ("th", "สวัสดี", "Sawasdee"),
-        ("ka", "გამარჯობა", "Привет"),
         ("uz_Cyrl", "салом", "salom"),
         ("pt-BR", "olá", "привет"),
         ("zh-Hant", "漢字", "kanji"),
@@ -155,9 +143,9 @@ def test_sentences_with_one_key_have_one_outline():
     """Catches an overlap that is missed, as a letter is written by another character."""
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
     folded = [c.casefold() if c.isalnum() else "" for c in characters]
-    assert held_out._outlines(characters) == [
+    assert cleaning._outlines(characters) == [
         outline if character.isalnum() else b""
-        for character, outline in zip(characters, held_out._outlines(folded), strict=True)
+        for character, outline in zip(characters, cleaning._outlines(folded), strict=True)
     ]
 
 
@@ -255,17 +243,13 @@ def test_a_sample_of_each_reason_says_where_it_was(tmp_path):
         "more than 16 pieces": lambda n: (f"a{n} " * 300, "Wort"),
         "a side without letters": lambda n: (f"{n}", f"{n}!"),
         "a side in a script of another language": lambda n: ("слово", f"Wort {n}"),
-        "a repeated source": lambda n: ("word 0", f"Wort {n} a"),
-        "a repeated target": lambda n: (f"word {n} a", "Wort 0"),
         "a held-out source": lambda n: (held_out, f"Wort {n} b"),
         "": lambda n: (f"word {n}", f"Wort {n}"),
     }
     pairs = [reason(n) for n in range(60) for reason in reversed(reasons.values())]
-    corpus = write_pairs(tmp_path / "folder", train=pairs)
     config = make_config(
-        corpus,
+        write_pairs(tmp_path / "folder", train=pairs),
         held_out="validation@0.1%,test@0.1%",
-        drop_duplicates="either",
         drop_without_letters=True,
         drop_wrong_script=True,
     )
@@ -274,8 +258,6 @@ def test_a_sample_of_each_reason_says_where_it_was(tmp_path):
     assert tuple(header) == cleaning.COLUMNS
     assert {len(row) for row in rows} == {5} and {row[1] for row in rows} == {"folder/train.en"}
     for reason in filter(None, reasons):
-        if "repeated" in reason:  # found when the text is gone
-            continue
         lines = [int(row[2]) for row in rows if row[0] == reason]
         assert len(lines) == cleaning.SAMPLE_SIZE and lines == sorted(lines), reason
         assert min(lines) < len(pairs) / 4 and max(lines) > len(pairs) * 3 / 4
@@ -295,10 +277,8 @@ def held_out_config(folder, pairs):
     return DataConfig(corpus=write_pairs(folder, train=pairs), held_out="validation@10%,test@20%")
 
 
-def load(config):
-    """(the training pairs, those of each split that is held out)."""
-    held_out = {split: load_evaluation_pairs(config, split) for split in SPLITS}
-    return list(TrainingText(config).pairs()), held_out
+def load_splits(config, held_out=None):
+    return {split: load_evaluation_pairs(config, split, held_out) for split in SPLITS}
 
 
 def make_pairs():
@@ -313,14 +293,15 @@ def make_pairs():
 
 def test_no_held_out_sentence_is_trained_on(tmp_path):
     """Catches a sentence on both sides: a paraphrase's source, or the same target again."""
-    training, held_out = load(held_out_config(tmp_path / "a", make_pairs()))
+    config = held_out_config(tmp_path / "a", make_pairs())
+    training, splits = list(TrainingText(config).pairs()), load_splits(config)
     sides = [{sentence_key(pair[side]) for pair in training} for side in (0, 1)]
-    for pairs in held_out.values():
+    for pairs in splits.values():
         keys = [[sentence_key(pair[side]) for pair in pairs] for side in (0, 1)]
         assert not sides[0] & set(keys[0]) and not sides[1] & set(keys[1])
         assert len(keys[0]) == len(set(keys[0]))  # one reference for each source
-    assert not {s for s, _ in held_out["validation"]} & {s for s, _ in held_out["test"]}
-    assert 50 < len(held_out["validation"]) < 110 and 110 < len(held_out["test"]) < 210
+    assert not {s for s, _ in splits["validation"]} & {s for s, _ in splits["test"]}
+    assert 50 < len(splits["validation"]) < 110 < len(splits["test"]) < 210
     assert len(training) > 500
 
 
@@ -340,12 +321,11 @@ def test_a_vocabulary_is_learnt_of_what_is_trained_on_in_one_reading(tags, tmp_p
 def test_order_and_additions_move_no_sentence(tmp_path):
     """Catches a hold-out by line number, and a hash that another process computes otherwise."""
     pairs = sorted(make_pairs())
-    _, before = load(held_out_config(tmp_path / "a", pairs))
     more = [(f"new {n}", f"neu {n}") for n in range(200)]
-    _, after = load(held_out_config(tmp_path / "b", [*more, *reversed(pairs)]))
+    before = load_splits(held_out_config(tmp_path / "a", pairs))
+    after = load_splits(held_out_config(tmp_path / "b", [*more, *reversed(pairs)]))
     for split in SPLITS:
-        old = {sentence_key(source) for source, _ in before[split]}
-        new = {sentence_key(source) for source, _ in after[split]}
+        old, new = ({sentence_key(pair[0]) for pair in text[split]} for text in (before, after))
         assert old <= new and all(key.startswith("new") for key in new - old)
     assert position("a") == pytest.approx(0.2537936)  # a run's config.json relies on it
 
@@ -366,11 +346,11 @@ def test_a_run_keeps_what_it_held_out(tmp_path):
     )
     _, prepared, _ = prepare(config, tmp_path)
     prepared.save_notes(epath.Path(tmp_path))
-    before = {split: load_evaluation_pairs(config.data, split) for split in SPLITS}
+    before = load_splits(config.data)
     for language in ("en", "de"):
         (tmp_path / "a" / f"train.{language}").unlink()
     kept = read_held_out(epath.Path(tmp_path))
-    assert {split: load_evaluation_pairs(config.data, split, kept) for split in SPLITS} == before
+    assert load_splits(config.data, kept) == before
     assert read_held_out(epath.Path(tmp_path / "a")) is None
     (tmp_path / "held_out.json").write_text("[[1")
     with pytest.raises(ValueError, match=r"held_out\.json is damaged: restore it, or remove it"):

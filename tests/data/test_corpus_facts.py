@@ -25,64 +25,51 @@ from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 AUTO = {"source_language": "auto", "target_language": "auto"}
 
 
-def folder_of(path, *names):
+def folder_of(path, names, **languages):
     """The configuration of a folder that holds empty files of these names."""
-    for name in names:
+    for name in names.split():
         (path / name).touch()
-    return DataConfig(corpus=str(path), **AUTO)
+    return DataConfig(corpus=str(path), **AUTO | languages)
 
 
 @pytest.mark.parametrize(
     ("names", "given", "languages"),
     [
-        (["train.de", "train.en"], {}, ("en", "de")),
-        (["train.fr.gz", "train.de.xz", "val.it"], {}, ("de", "fr")),
-        (["train.de", "train.en"], {"source_language": "de"}, ("de", "en")),
-        (["train.pt_BR", "train.ja"], {"target_language": "ja"}, ("pt_BR", "ja")),
-        (["train.tsv"], {"source_language": "a", "target_language": "b"}, ("a", "b")),
-        (["train.00.en.gz", "train.00.de.gz", "train.01.jsonl"], {}, ("en", "de")),
+        ("train.de train.en", {}, ("en", "de")),
+        ("train.fr.gz train.de.xz val.it", {}, ("de", "fr")),
+        ("train.de train.en", {"source_language": "de"}, ("de", "en")),
+        ("train.pt_BR train.ja", {"target_language": "ja"}, ("pt_BR", "ja")),
+        ("train.tsv", {"source_language": "a", "target_language": "b"}, ("a", "b")),
+        ("train.00.en.gz train.00.de.gz train.01.jsonl", {}, ("en", "de")),
     ],
 )
 def test_languages_follow_from_the_names_of_the_files(names, given, languages, tmp_path):
     """Catches a direction that depends on the file system, and a given side that is overruled."""
-    config = folder_of(tmp_path, *names)
-    for name, language in given.items():
-        setattr(config, name, language)
-    assert find_languages(config) == languages
+    assert find_languages(folder_of(tmp_path, names, **given)) == languages
 
 
-@pytest.mark.parametrize(
-    "names", [["train.tsv"], ["train.en"], ["train.en", "train.de", "train.fr"], []]
-)
+@pytest.mark.parametrize("names", ["train.tsv", "train.en", "train.en train.de train.fr", ""])
 def test_names_that_do_not_tell_are_refused(names, tmp_path):
     """Catches a guess among three languages, and a traceback for a folder without text."""
     with pytest.raises(ValueError, match=r"set --config\.data\.source_language=… and"):
-        find_languages(folder_of(tmp_path, *names))
+        find_languages(folder_of(tmp_path, names))
 
 
 def test_datasets_name_their_languages():
     """Catches a dataset that is looked for as a folder."""
     assert find_languages(DataConfig(**AUTO)) == ("en", "de")
-    corpus = "tfds:wmt14_translate/de-en"
-    assert find_languages(DataConfig(corpus=corpus, **AUTO)) == ("en", "de")
-    assert missing_splits(DataConfig(corpus=corpus)) == []
+    config = DataConfig(corpus="tfds:wmt14_translate/de-en", **AUTO)
+    assert find_languages(config) == ("en", "de") and missing_splits(config) == []
 
 
 def test_splits_without_files_are_found(tmp_path):
-    """Catches a split of which only one side is there, and val.* that is not taken for one."""
-    config = folder_of(tmp_path, "train.en", "train.de", "test.en", "val.de")
-    config.source_language, config.target_language = "en", "de"
+    """Catches a split of which only one side is there, val.* that is not taken for one, and a part
+    of the only file that is held out of the rest, and never read itself."""
+    languages = {"source_language": "en", "target_language": "de"}
+    config = folder_of(tmp_path, "train.en train.de test.en val.de", **languages)
     assert missing_splits(config) == ["validation", "test"]
-    for name in ("val.en.gz", "test.tsv.xz"):
-        (tmp_path / name).touch()
-    assert missing_splits(config) == []
-
-
-def test_parts_of_a_file_are_splits(tmp_path):
-    """Catches a part of the only file that is held out of the rest, and never read itself."""
-    file = tmp_path / "pairs.tsv"
-    file.touch()
-    config = DataConfig(corpus=str(file), validation_split="train[99%:]")
+    assert missing_splits(folder_of(tmp_path, "val.en.gz test.tsv.xz", **languages)) == []
+    config = DataConfig(corpus=str(tmp_path / "test.tsv.xz"), validation_split="train[99%:]")
     assert missing_splits(config) == ["test"]
 
 

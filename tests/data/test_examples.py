@@ -4,11 +4,11 @@ import doctest
 
 import pytest
 
-from transformer.data.corpora import cleaning, corpora, held_out, languages, pair_files
+from transformer.data.corpora import cleaning, corpora, languages
 from transformer.data.files import text
 from transformer.data.rows import bucketing, masked_batches
 
-MODULES = bucketing, cleaning, corpora, held_out, languages, masked_batches, pair_files, text
+MODULES = bucketing, cleaning, corpora, languages, masked_batches, text
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -140,10 +140,8 @@ def test_files_that_are_missing_or_there_twice_are_named(names, said, tmp_path):
 
 
 WRONG = [
-    "",
     "{",
     '["a", "b"]',
-    '{"en": "a"}',
     '{"en": "a", "de": null}',
     '{"en": "a", "translation": {"de": "b"}}',
     json.dumps({"en": "x" * LONGEST_LINE, "de": "y"}),

@@ -105,6 +105,11 @@ def all_batches(source, target, corpora):
     return [packed[step] for step in range(2 * packed.batches_per_epoch)]
 
 
+def assert_equal_arrays(arrays, expected):
+    for array, other in zip(arrays, expected, strict=True):
+        assert np.array_equal(array, other) and array.dtype == other.dtype
+
+
 @pytest.mark.parametrize("held_out", ["", "validation@10%,test@10%"])
 def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
     """Catches a pair, a weight or a held-out sentence that is another, and a text read in vain."""
@@ -133,10 +138,8 @@ def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
     assert found.source.lengths.dtype == found.source[0].dtype == np.uint16
     assert found.parts([1.5, 1.0]) == corpora
     batches = all_batches(found.source, found.target, found.parts([1.5, 1.0]))
-    for ours, theirs in zip(batches, expected, strict=True):
-        assert all(
-            np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(ours, theirs, strict=True)
-        )
+    for arrays in zip(batches, expected, strict=True):
+        assert_equal_arrays(*arrays)
     if held_out:
         assert splits == [
             load_evaluation_pairs(config.data, split, found.held_out)
@@ -174,15 +177,15 @@ class Killed(BaseException):
 
 def stop_at(monkeypatch, number, error):
     """Has the part of this number raise `error`; returns the numbers of the others."""
-    written, write = [], parts.WritePart.__call__
+    written, write = [], parts.write_part
 
-    def written_or_stopped(self, block):
-        if block.number == number:
+    def written_or_stopped(*arguments):
+        if arguments[-1].number == number:
             raise error
-        written.append(block.number)
-        write(self, block)
+        written.append(arguments[-1].number)
+        write(*arguments)
 
-    monkeypatch.setattr(parts.WritePart, "__call__", written_or_stopped)
+    monkeypatch.setattr(prepare_module, "write_part", written_or_stopped)
     return written
 
 
@@ -286,7 +289,15 @@ def test_a_full_disk_leaves_a_sentence_and_nothing_else(config, when, monkeypatc
         monkeypatch.setattr(f"transformer.data.prepared.{name}", failing(full))
     with pytest.raises(ValueError, match=r"^[^\n]*No space left on device[^\n]*data\.cache\.$"):
         prepare(config)
-    assert not list((tmp_path / "cache").glob("*" if when == "vocabulary" else "corpus-*"))
+    kept = [path.name.partition("-")[0] for path in (tmp_path / "cache").iterdir()]
+    assert kept == ([] if when == "vocabulary" else ["vocabulary"])
+
+
+def test_a_text_of_which_no_pair_fits_says_what_to_raise(config):
+    """Catches a run over nothing, and a limit that nobody can find."""
+    config.data.max_length_ratio = 1e-6
+    with pytest.raises(ValueError, match=r"no pair to train on .*raise data\.max_length_ratio"):
+        prepare(config)
 
 
 BROKEN = {  # (what fails for a moment, the error, the sentence, whether all was prepared before)
@@ -330,16 +341,6 @@ def test_a_vocabulary_whose_library_is_missing_stays(config, monkeypatch):
     with pytest.raises(TransientError, match=r"vocabulary-.*This needs tokenizers: pip install"):
         prepare(config)
     assert {file.name: file.read_bytes() for file in kept.iterdir()} == before
-
-
-def test_a_run_that_fails_keeps_the_vocabulary_of_another(config, monkeypatch):
-    """Catches a vocabulary that is learnt anew, as a later run on the same text failed."""
-    prepare(config)
-    (kept,) = absolute(config.data.cache).glob("vocabulary-*")
-    config.data.max_length_ratio = 1e-6
-    with pytest.raises(ValueError, match=r"no pair to train on .*raise data\.max_length_ratio"):
-        prepare(config)
-    assert list(kept.iterdir())
 
 
 def test_another_text_vocabulary_or_filter_has_another_key(config, said, tmp_path):
@@ -397,7 +398,7 @@ def test_an_object_store(config, monkeypatch, tmp_path):
     config.data.cache = str(bucket)
     monkeypatch.setattr(storage, "is_remote", lambda path: str(path).startswith(str(bucket)))
     monkeypatch.setattr(  # a local path has to be made
-        prepare_module, "make_private", lambda *path: Path(*path).mkdir(parents=True, exist_ok=True)
+        prepare_module, "_make_folder", lambda path: path.mkdir(parents=True, exist_ok=True)
     )
     _, found = prepare(config, tokenizers)
     assert contents(config) == whole
@@ -432,9 +433,8 @@ def test_sentences_of_parts_are_those_of_one_array(tmp_path):
     sentences = [[[5] * 150, [65_535], [6, 7]], [], [[8] * 70_000, [9]], []]
     kept = [np.array([0, 2]), np.array([], int), np.array([0, 1]), np.array([], int)]
     files = []
-    for number, part in enumerate(sentences):
-        of_part = Ragged.from_lists(part)
-        column = arrow_lists(of_part.flat.astype(np.uint16), of_part.lengths)
+    for number, part in enumerate(map(Ragged.from_lists, sentences)):
+        column = arrow_lists(part.flat.astype(np.uint16), part.lengths)
         (tmp_path / str(number)).write_bytes(arrow_bytes({"source": column}))
         files.append(ArrowFile(tmp_path / str(number)))
     flat = [ids for part in sentences for ids in part]
@@ -442,23 +442,12 @@ def test_sentences_of_parts_are_those_of_one_array(tmp_path):
         (SentencesOfParts(files, "source", None), flat),
         (SentencesOfParts(files, "source", kept), [flat[i] for i in (0, 2, 3, 4)]),
     ):
-        expected, every = Ragged.from_lists(expected), np.arange(len(expected))
-        order = every[::-1]
+        expected, order = Ragged.from_lists(expected), np.arange(len(expected))[::-1]
         assert len(mapped) == len(expected)
         for ours, theirs in zip(mapped.gather(order), expected.gather(order), strict=True):
             assert np.array_equal(ours, theirs)
         assert np.array_equal(mapped.take(order[:2])[1], expected[int(order[1])])
         assert len(mapped.gather(order[:0])[0]) == 0
-    rows = {"pairs_per_row": np.array([1, 1]), "source_length": 200, "target_length": 200}
-    batches = [
-        Batch.from_pairs(side, side, np.array([1, 0]), **rows) for side in (mapped, expected)
-    ]
-    for ours, theirs in zip(*batches, strict=True):
-        assert np.array_equal(ours, theirs) and ours.dtype == theirs.dtype
-
-
-def test_prepared_corpora_are_private(tmp_path):
-    """Catches a text that everybody may read because it was prepared."""
-    prepare_module.make_private(tmp_path / "other", "name")
-    for path in ("other", "other/name"):
-        assert os.stat(tmp_path / path).st_mode & 0o777 == 0o700
+    rows = np.array([1, 1]), (200, 200)
+    batches = [Batch.from_pairs((s, s), np.array([1, 0]), *rows) for s in (mapped, expected)]
+    assert_equal_arrays(*batches)

@@ -6,6 +6,7 @@ import random
 import pytest
 import sentencepiece
 
+from tests.data.corpus_files import write
 from transformer.config import Config, DataConfig, TokenizerConfig
 from transformer.data.corpora.corpora import Tags
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
@@ -17,7 +18,6 @@ from transformer.special_tokens import NUM_SPECIAL
 
 TEXT = [f"the cat no. {i} sat on the mat, über {i * 7 % 101} Mäuse" for i in range(300)]
 TAGS = ["<2fr>", "<bt>"]
-PARTS = [*TAGS, " ", " ", "\u3000", "\t", "cä", "the", "<", "2fr>"]
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +27,12 @@ def tokenizer():
     )
 
 
-def write(folder, **files):
-    folder.mkdir()
-    for name, text in files.items():
-        (folder / name.replace("_", ".")).write_text(text)
-    return folder
-
-
 def test_sources_get_their_corpus_tag_behind_every_filter(tmp_path):
     """Catches a tag that hides an empty or an equal side, and one of another corpus."""
-    a = write(tmp_path / "a", train_en="1\n\nsame\n", train_de="eins\nzwei\nsame\n")
-    b = write(tmp_path / "b", train_en="2\n", train_de="zwei\n", val_en="4\n\n", val_de="vier\nx\n")
+    a = write(tmp_path / "a", train__en="1\n\nsame\n", train__de="eins\nzwei\nsame\n")
+    b = write(
+        tmp_path / "b", train__en="2\n", train__de="zwei\n", val__en="4\n\n", val__de="vier\nx\n"
+    )
     config = DataConfig(corpus=f"{b}#<2fr>,{a}@2#<bt>,{b}")
     assert list(TrainingText(config).pairs()) == [
         ("<2fr> 2", "zwei"),
@@ -50,7 +45,7 @@ def test_sources_get_their_corpus_tag_behind_every_filter(tmp_path):
 def test_a_tag_changes_nothing_of_what_is_held_out(tmp_path):
     """Catches a hash of tag and source: another tag would move sentences into the training text."""
     lines = "".join(f"{n}\n" for n in range(100))
-    folder = write(tmp_path / "a", train_en=lines, train_de=lines.replace("\n", " x\n"))
+    folder = write(tmp_path / "a", train__en=lines, train__de=lines.replace("\n", " x\n"))
     plain, tagged = (
         DataConfig(corpus=f"{folder}{tag}", held_out="test@20%") for tag in ("", "#<bt>")
     )
@@ -64,8 +59,8 @@ def test_a_tag_changes_nothing_of_what_is_held_out(tmp_path):
 def test_what_is_held_out_is_not_trained_on_in_the_other_direction(tmp_path):
     """Catches a test sentence that the model has seen as a target, and its translation."""
     lines, others = "".join(f"{n}\n" for n in range(100)), "".join(f"x{n}\n" for n in range(100))
-    a = write(tmp_path / "a", train_en=lines, train_de=others)
-    b = write(tmp_path / "b", train_en=others, train_de=lines)
+    a = write(tmp_path / "a", train__en=lines, train__de=others)
+    b = write(tmp_path / "b", train__en=others, train__de=lines)
     config = DataConfig(corpus=f"{a}#<2de>,{b}#<2en>", held_out="test@20%")
     tested = {pair[1] for pair in load_evaluation_pairs(config, "test")}
     trained = [pair[0].split()[1] for pair in TrainingText(config).pairs()]
@@ -79,9 +74,7 @@ def test_a_learnt_tag_is_one_piece_and_the_sentence_behind_it_stays(tokenizer):
     assert tokenizer.words is not None  # that each word is split once
     rng = random.Random(0)
     for _ in range(300):
-        text = "".join(
-            rng.choices(["<2fr>", "<bt>", " ", " ", "\u3000", "\t", "cä", "the", "<"], k=9)
-        )
+        text = "".join(rng.choices([*TAGS, " ", " ", "\u3000", "\t", "cä", "the", "<"], k=9))
         plain, tagged = tokenizer.encode([text, f"<2fr> {text}"])
         assert tagged[1:] == plain and tokenizer.pieces(tagged[:1]) == ["▁<2fr>"], repr(text)
         assert plain[:-1] == tokenizer._processor.encode(text), repr(text)

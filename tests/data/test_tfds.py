@@ -226,9 +226,9 @@ def test_the_imdb_config_reads_reviews_of_its_features(tmp_path):
         {"train": rows, "test": rows[:4]},
         tmp_path,
     )
-    config = imdb.get_config().validate()
-    assert config.data.corpus == "tfds:imdb_reviews"
-    data = dataclasses.replace(config.data, corpus=f"tfds:{name}")
+    data = imdb.get_config().validate().data
+    assert data.corpus == "tfds:imdb_reviews"
+    data = dataclasses.replace(data, corpus=f"tfds:{name}")
     texts, labels, problems = load_training_examples(data)
     assert (len(texts), set(labels), problems) == (18, {"neg", "pos"}, {})
     chosen, _ = load_evaluation_examples(data, data.validation_split, ["neg", "pos"])
@@ -278,7 +278,7 @@ class PreparedTalk(tfds.core.GeneratorBasedBuilder):
 
 @pytest.fixture
 def command(tmp_path, capsys, monkeypatch):
-    """The command in an empty TFDS_DATA_DIR: from its words to (exit code, standard error).
+    """The command in an empty TFDS_DATA_DIR: from its word to (exit code, standard error).
 
     There is no network: a proxy where nobody answers.
     """
@@ -287,8 +287,8 @@ def command(tmp_path, capsys, monkeypatch):
         monkeypatch.setenv(name, "http://127.0.0.1:9/file")
     monkeypatch.setenv("no_proxy", "")
 
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["tfds", *words])
+    def run(word):
+        monkeypatch.setattr(sys, "argv", ["tfds", word])
         return main(), capsys.readouterr().err
 
     return run
@@ -297,13 +297,12 @@ def command(tmp_path, capsys, monkeypatch):
 def test_text_is_prepared_without_tensorflow_and_once(command, tmp_path, monkeypatch):
     """Catches some hundred MB that nobody needs, and a second download of what is there."""
     folder = tmp_path / "tfds/prepared_talk/local/1.0.0"
+    done = f"prepared_talk/local is prepared in {folder}\n"
     code, said = command("prepared_talk/local")
-    assert code == 0 and said.endswith(f"prepared_talk/local is prepared in {folder}\n")
-    pairs = read_translations(str(folder), "train", "en", "de")
-    assert list(pairs) == [("a cat", "eine Katze")]
+    assert code == 0 and said.endswith(done)
+    assert list(read_translations(str(folder), "train", "en", "de")) == [("a cat", "eine Katze")]
     monkeypatch.setattr(PreparedTalk, "download_and_prepare", pytest.fail)
-    said = f"prepared_talk/local is prepared in {folder}\n"
-    assert command("prepared_talk/local") == (0, said)
+    assert command("prepared_talk/local") == (0, done)
 
 
 @pytest.mark.parametrize(
@@ -317,6 +316,5 @@ def test_text_is_prepared_without_tensorflow_and_once(command, tmp_path, monkeyp
 def test_what_fails_is_said_in_one_sentence(name, reason, command):
     """Catches a stack trace."""
     code, said = command(name)
-    assert code == 2 and reason in said
-    assert said.splitlines()[-1].startswith("error: ") and said.count("error: ") == 1
-    assert "\n" not in said.partition("error: ")[2].strip()
+    assert code == 2 and said.splitlines()[-1].startswith("error: ")
+    assert reason in said.splitlines()[-1] and said.count("error: ") == 1

@@ -141,9 +141,5 @@ class Config(Settings):
 
     def differences(self, other: "Config") -> dict[str, tuple[Any, Any]]:
         """Returns {name: (value here, value in `other`)} of the settings that differ."""
-        values = other.values()
-        return {
-            name: (value, values[name])
-            for name, value in self.values().items()
-            if value != values[name]
-        }
+        there = other.values()
+        return {n: (here, there[n]) for n, here in self.values().items() if here != there[n]}

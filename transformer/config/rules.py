@@ -1,15 +1,13 @@
 """Settings that are right alone and wrong together: `RULES` says when, and what to change.
 
-A rule that reads a setting which is still to be chosen is checked when that has been done.
+The sentence of a rule names the settings that it reads: while one of them is still to be chosen,
+the rule is not checked.
 """
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
-from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from transformer.config.data import DataConfig
-from transformer.config.setting import Settings
 from transformer.registry import (
     ATTENTION_FUNCTIONS,
     HARD_ATTENTION,
@@ -166,31 +164,12 @@ RULES: dict[str, Callable[["Config"], object]] = {
 }
 
 
-class _NotChosenError(Exception):
-    """A rule reads a setting that is still to be chosen."""
-
-
-class _ChosenValues:
-    """Reads like a group of settings, but raises _NotChosenError for those that are automatic."""
-
-    def __init__(self, group: Settings, automatic: Collection[str], prefix: str = "") -> None:
-        self._group, self._automatic, self._prefix = group, automatic, prefix
-
-    def __getattr__(self, name: str) -> Any:
-        if self._prefix + name in self._automatic:
-            raise _NotChosenError
-        derived = getattr(type(self._group), name, None)
-        if isinstance(derived, property) and derived.fget:
-            return derived.fget(self)  # from settings of this group
-        value = getattr(self._group, name)
-        is_group = is_dataclass(value)
-        return _ChosenValues(value, self._automatic, f"{name}.") if is_group else value
-
-
 def broken_rules(config: "Config") -> Iterator[str]:
-    """Yields the sentence of each rule that settings break which are all right alone."""
-    chosen = cast("Config", _ChosenValues(config, config.automatic_settings()))
+    """Yields the sentence of each rule that settings break which are all right alone.
+
+    A rule whose sentence names a setting that is still to be chosen is left out.
+    """
+    automatic = config.automatic_settings()
     for sentence, is_broken in RULES.items():
-        with suppress(_NotChosenError):
-            if is_broken(chosen):
-                yield sentence.format(c=config)
+        if not any(name in sentence for name in automatic) and is_broken(config):
+            yield sentence.format(c=config)

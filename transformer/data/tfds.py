@@ -210,11 +210,8 @@ def main() -> int:
         reason = reason_of(error)
     except Exception as error:  # TFDS raises errors of many types
         reason = f"{name} cannot be prepared: {type(error).__name__}: {reason_of(error)}"
-        if isinstance(error, ImportError) and "tensorflow" in str(error):
-            reason = (
-                f"{name} is prepared with TensorFlow: pip install -e '.[tf]' and start again "
-                f"(reading it will not need TensorFlow)."
-            )
+        if isinstance(error, ImportError) and "tensorflow" in str(error):  # reading needs none
+            reason = f"{name} is prepared with TensorFlow: pip install -e '.[tf]' and start again."
     say(f"error: {reason}")
     return WRONG_INPUT
 

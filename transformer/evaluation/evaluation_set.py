@@ -11,8 +11,8 @@ from sacrebleu.dataset import DATASETS
 
 from transformer.config import Config
 from transformer.console import say
+from transformer.data.corpora.cleaning import read_held_out
 from transformer.data.corpora.corpora import Tags
-from transformer.data.corpora.held_out import read_held_out
 from transformer.data.corpora.training_text import load_evaluation_pairs
 from transformer.data.files.text import read_text
 from transformer.data.tokenizers.sentencepiece import check_texts

@@ -1,22 +1,41 @@
-"""Leaves out pairs that may not or need not be trained on, a block of the text at a time.
+"""Which pairs of a text may be trained on: leaves out the others, a block of the text at a time.
 
-A sample of them is kept, to be looked through.
+Training must not see the sentences of held-out splits and, if that is asked for, of the evaluation
+sets. A corpus may have no files for a split. Where a pair belongs then follows from a hash of its
+source sentence alone. So the same sentences are held out in whatever order the text stands and
+whatever is added to it, and pairs with the same source are never on both sides. Sentences are
+compared without case, spaces and punctuation. Other pairs need not be trained on; a sample of what
+is left out is kept, to be looked through.
 """
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from etils import epath
 
 from transformer.config import DataConfig
 from transformer.data.corpora.corpora import parse_corpora
-from transformer.data.corpora.held_out import HELD_OUT_SOURCE, EvaluationSets, HeldOut, has_letter
 from transformer.data.corpora.languages import make_is_wrong
 from transformer.data.corpora.pair_files import Block, Pair, Pairs
 from transformer.data.files.text import Repairs
 from transformer.data.rows.ragged import Ragged
 
+HELD_OUT = "held_out.json"
+HELD_OUT_SOURCE = "a held-out source"
+# Letters of ASCII that other characters become in casefold(), as ß becomes ss, are not among them.
+KEPT = b"bcdegmopqruvxz0123456789"
+LOWER = bytes(range(256)).lower()
+NOT_KEPT = bytes(byte for byte in range(256) if LOWER[byte] not in KEPT + b"\n")
+NOT_A_LETTER = re.compile(r"[\W_]+")
+SHARE = re.compile(r"([^@,]+)@(\d+(?:\.\d+)?)%")
+MOST_PERCENT = 50  # percent of the training text that may be held out
 LEFT_OUT = "left_out.tsv"
 COLUMNS = "reason", "file", "number", "source", "target"
 SAMPLE_SIZE = 20  # pairs of a reason, in a block and of the whole text
@@ -27,6 +46,182 @@ LENGTH_SETTINGS = {"more than": "data.row_length", "a length ratio": "data.max_l
 # Why a pair is left out, its file with the folder or the name of its corpus, the number of its line
 # or row from 1, and as much of its source and target as is shown.
 LeftOutPair = tuple[str, str, int, str, str]
+
+
+# ---- sentences to compare
+
+
+def has_letter(sentence: str) -> bool:
+    """Whether a sentence has a character that Unicode calls a letter (L*)."""
+    return any(map(str.isalpha, sentence))
+
+
+def sentence_key(sentence: str) -> str:
+    """Returns what two sentences share that differ in case, spaces and punctuation alone.
+
+    >>> sentence_key("It's 5 o'clock!"), sentence_key("?!")
+    ('its5oclock', '?!')
+    """
+    return NOT_A_LETTER.sub("", sentence.casefold()) or sentence.strip()
+
+
+def position(key: str) -> float:
+    """Returns a number from 0 up to 1 that depends on the text alone, evenly spread over texts."""
+    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+# ---- splits that are held out
+
+
+def held_out_intervals(config: DataConfig) -> dict[str, tuple[float, float]]:
+    """Parses `data.held_out`: the `position` of the pairs of each split, from and up to.
+
+    Raises ValueError unless it is SPLIT@PERCENT% a few times, each split once, half at most.
+
+    >>> held_out_intervals(DataConfig(held_out="validation@10%,test@2.5%"))
+    {'validation': (0.0, 0.1), 'test': (0.1, 0.125)}
+    """
+    intervals, percent = dict[str, tuple[float, float]](), 0.0
+    for text in filter(None, config.held_out.split(",")):
+        match = SHARE.fullmatch(text.strip())
+        if not match or match[1] in intervals or not 0 < float(match[2]) <= MOST_PERCENT - percent:
+            raise ValueError(
+                f"data.held_out must be splits with their shares of the training text, "
+                f"{MOST_PERCENT}% in all at most, such as validation@2%,test@2%, not "
+                f"'{config.held_out}'."
+            )
+        start, percent = percent, percent + float(match[2])
+        intervals[match[1]] = start / 100, percent / 100
+    return intervals
+
+
+def held_out_pairs(pairs: Iterable[Pair], interval: tuple[float, float]) -> list[Pair]:
+    """Returns the pairs of a split that is held out, only the first one of each source.
+
+    Pairs with an empty side or two equal sides are left out, as they test nothing.
+    """
+    kept, (start, stop) = dict[str, Pair](), interval
+    for source, target in pairs:
+        key = sentence_key(source)
+        if start <= position(key) < stop and target.strip() and source != target:
+            kept.setdefault(key, (source, target))
+    return [pair for key, pair in kept.items() if key]
+
+
+def read_held_out(folder: epath.Path) -> list[Pair] | None:
+    """Returns the pairs that held_out.json in a folder holds, of all splits; None without it.
+
+    Raises ValueError if it is damaged.
+    """
+    if not (folder / HELD_OUT).exists():
+        return None
+    try:
+        pairs = json.loads((folder / HELD_OUT).read_text(encoding="utf-8"))
+        return [(str(source), str(target)) for source, target in pairs]
+    except (ValueError, TypeError):
+        raise ValueError(
+            f"{folder / HELD_OUT} is damaged: restore it, or remove it to have the pairs found in "
+            f"the training text again."
+        ) from None
+
+
+class HeldOut:
+    """The sentences that training must not see: the source and the target of any held-out pair.
+
+    pairs: those of the training split whose source is held out; others make no difference. Where
+    corpora have tags, one may be of the other direction: neither sentence of a pair may be held out
+    on any side then.
+    """
+
+    def __init__(self, pairs: Iterable[Pair], config: DataConfig) -> None:
+        self._stop = max((stop for _, stop in held_out_intervals(config).values()), default=0.0)
+        chosen = self.choose(pairs)
+        self._targets = {sentence_key(target) for _, target in chosen} - {""}
+        self._sources = set[str]()  # besides those whose hash tells
+        if "#" in config.corpus:
+            self._targets |= {sentence_key(source) for source, _ in chosen} - {""}
+            self._sources = self._targets
+
+    def choose(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Returns the pairs whose source is held out."""
+        return [pair for pair in pairs if position(sentence_key(pair[0])) < self._stop]
+
+    def reason_to_skip(self, source: str, target: str) -> str:
+        """Returns why a pair may not be trained on, or "" if it may."""
+        key = sentence_key(source)
+        if position(key) < self._stop or key in self._sources:
+            return HELD_OUT_SOURCE
+        return "a held-out target" if sentence_key(target) in self._targets else ""
+
+
+# ---- evaluation sets
+
+
+class EvaluationSets:
+    """The sentences that a run is scored on: scores of those that are trained on say little.
+
+    Those without letters are left aside, as 5 % and $5 would be the same one.
+
+    splits: pairs by the name of their split. on_any_side: whether a source that is a target of the
+    text is looked for, and the other way round, as in text of both directions.
+    """
+
+    def __init__(self, splits: Mapping[str, Sequence[Pair]], *, on_any_side: bool = False) -> None:
+        self._sides = (0, 0) if on_any_side else (0, 1)  # 0: sentences that are equal to sources
+        self._keys = {
+            split: [list(zip(self._sides, map(sentence_key, pair), strict=True)) for pair in pairs]
+            for split, pairs in splits.items()
+        }
+        keys = (key for pairs in self._keys.values() for pair in pairs for key in pair)
+        distinct = dict.fromkeys(key for key in keys if has_letter(key[1]))
+        self._numbers = {key: number for number, key in enumerate(distinct)}
+        self._outlines = frozenset(_outlines([key for _, key in distinct]))
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of what is compared, and of the splits' names."""
+        keys = json.dumps(self._keys, sort_keys=True)
+        return hashlib.sha256(keys.encode()).hexdigest()[:12]
+
+    def find(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
+        """Returns (index of a pair, number of its sentence in these sets) of all that are in one.
+
+        Keys are made of those sentences alone that have the outline of one, which few have.
+        """
+        places = []
+        for side, compared_side in enumerate(self._sides) if self._numbers else ():
+            sentences = [pair[side] for pair in pairs]
+            outlines = enumerate(_outlines(sentences))
+            for index in [index for index, outline in outlines if outline in self._outlines]:
+                number = self._numbers.get((compared_side, sentence_key(sentences[index])))
+                if number is not None:
+                    places.append((index, number))
+        return places
+
+    def count(self, numbers: set[int]) -> dict[str, tuple[int, int]]:
+        """Returns {split: (number of its pairs with one of these sentences, of all)}."""
+        return {
+            split: (
+                sum(any(self._numbers.get(key) in numbers for key in pair) for pair in pairs),
+                len(pairs),
+            )
+            for split, pairs in self._keys.items()
+        }
+
+
+def _outlines(sentences: Sequence[str]) -> list[bytes]:
+    """Returns what sentences with the same key share, and few others of a Latin alphabet.
+
+    That is fifteen letters of ASCII and the digits, of "Maße, 5 g" and "MASSE 5G" m e 5 g: a tenth
+    of the work of a key.
+    """
+    lines = "\n".join(sentence.replace("\n", " ") for sentence in sentences)
+    data = lines.encode("utf-8", "surrogatepass").translate(LOWER, NOT_KEPT)
+    return data.split(b"\n")[: len(sentences)]  # of no sentence, split() makes a line
+
+
+# ---- cleaning
 
 
 class KeptPairs(NamedTuple):
@@ -129,33 +324,27 @@ def length_warnings(left_out: Mapping[str, int], num_kept: int) -> list[str]:
 
     left_out: numbers of examples by reason, those of `filter_by_length` and perhaps others.
     """
-    by_length = _by_length(left_out)
-    total = num_kept + sum(count for count, _ in by_length.values())
+    by_length = [
+        (reason, count, setting)
+        for reason, count in left_out.items()
+        for start, setting in LENGTH_SETTINGS.items()
+        if reason.startswith(start)
+    ]
+    total = num_kept + sum(count for _, count, _ in by_length)
     return [
         f"{count / total:.0%} of the training text is left out ({reason}): raise {setting}"
-        for reason, (count, setting) in by_length.items()
+        for reason, count, setting in by_length
         if count > LARGE_SHARE * total
     ]
 
 
 def no_pair_error(config: DataConfig, left_out: Mapping[str, int]) -> ValueError:
     """Returns the error of a text of which nothing is left. left_out: what it held, by reason."""
-    lengths = [setting for _, setting in _by_length(left_out).values()]
-    advice = f"; raise {' or '.join(lengths)}" if lengths else ""
+    advice = "".join(f"; {warning}" for warning in length_warnings(left_out, 0))
     return ValueError(
         f"The split '{config.train_split}' of {config.corpus} holds no pair to train on "
         f"(left out: {dict(left_out) or 'nothing'}){advice}."
     )
-
-
-def _by_length(left_out: Mapping[str, int]) -> dict[str, tuple[int, str]]:
-    """Returns {reason: (number, its setting)} of the reasons of `filter_by_length`."""
-    return {
-        reason: (count, setting)
-        for reason, count in left_out.items()
-        for start, setting in LENGTH_SETTINGS.items()
-        if reason.startswith(start)
-    }
 
 
 # ---- a sample of the pairs that are left out

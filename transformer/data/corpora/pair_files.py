@@ -9,12 +9,12 @@ process.
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
 from etils import epath
@@ -216,6 +216,33 @@ class Block:
                 repairs.count(self.files[0], NOT_UTF8, number)
             yield source, target
 
+    def cut(self, start: int, stop: int) -> None:
+        """Keeps the pairs from number `start` of this block up to `stop`."""
+        self.first, self.num_pairs = self.first + start, stop - start
+        if isinstance(self.content, tuple):
+            columns = [column.split(b"\n")[start:stop] for column in self.content]
+            self.content = tuple(b"\n".join(lines) + b"\n" for lines in columns)
+        else:
+            self.content = self.content[start:stop]
+
+
+def part_of_blocks(read: Callable[[], Iterable[Block]], part: Split) -> Iterator[Block]:
+    """Yields the pairs of a part of a split. read: returns the blocks of the split, twice.
+
+    Of blocks with 6 and 4 pairs, "train[50%:]" is the last pair of the first and all of the second.
+    """
+    if (part.start, part.stop) == (0, 1):
+        yield from read()
+        return
+    pairs = part_of(range(sum(block.num_pairs for block in read())), part.start, part.stop)
+    number = 0
+    for block in read():
+        bounds = max(pairs.start - number, 0), min(pairs.stop - number, block.num_pairs)
+        number += block.num_pairs
+        if bounds[0] < bounds[1]:
+            block.cut(*bounds)
+            yield block
+
 
 def blocks_of_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Block]:
     """Yields pairs that are text already. name: of the corpus."""
@@ -225,55 +252,19 @@ def blocks_of_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Block]:
         first += len(rows)
 
 
-def blocks_of_files(
-    found: Sequence[PairFiles], part: Split, source: str, target: str
-) -> Iterator[Block]:
-    """Yields the pairs of files, one after another, or of a part of them all.
-
-    Of two files with 6 and 4 pairs, "train[50%:]" is the pair number 5 of the first, counted from
-    0, and all of the second. Raises ValueError if a file cannot be read.
-    """
-    bounds: Iterable[tuple[int, int | None]] = repeat((0, None))
-    if (part.start, part.stop) != (0, 1):  # a share of a number that is not known yet
-        bounds = _bounds_of_part([_num_pairs(pair_files) for pair_files in found], part)
+def blocks_of_files(found: Sequence[PairFiles], source: str, target: str) -> Iterator[Block]:
+    """Yields the pairs of files, one after another; raises ValueError if one cannot be read."""
     parsers = {"": None, "tsv": parse_tsv, "jsonl": partial(parse_json, source, target)}
     sizes = [sum(file.stat().length for file in pair_files.files) for pair_files in found]
-    for index, ((kind, files), (first, end)) in enumerate(zip(found, bounds, strict=False)):
-        if first == end:
-            continue
+    for index, (kind, files) in enumerate(found):
         if kind == "parquet":
-            blocks = _parquet_blocks(files[0], source, target, first, end)
+            blocks = _parquet_blocks(files[0], source, target)
         else:
-            blocks = _text_blocks(files, parsers[kind], first, end)
+            blocks = _text_blocks(files, parsers[kind])
         for block in blocks:
             size_read = sum(sizes[:index]) + block.share_read * sizes[index]
             block.share_read = size_read / max(1, sum(sizes))
             yield block
-
-
-def _bounds_of_part(counts: Sequence[int], part: Split) -> Iterator[tuple[int, int]]:
-    """Yields (first, end) of a part of all pairs in each file. counts: of the pairs in each.
-
-    >>> list(_bounds_of_part([6, 4], Split("train", 0.5, 1.0)))
-    [(5, 6), (0, 4)]
-    """
-    pairs = part_of(range(sum(counts)), part.start, part.stop)
-    before = 0
-    for count in counts:
-        first, end = (min(max(n - before, 0), count) for n in (pairs.start, pairs.stop))
-        yield first, end
-        before += count
-
-
-def _num_pairs(pair_files: PairFiles) -> int:
-    """Returns the number of pairs; raises ValueError if the two sides differ in length."""
-    if pair_files.format == "parquet":
-        with _open_parquet(pair_files.files[0]) as opened:
-            return opened.metadata.num_rows
-    counts = [_count(open_lines(file).undecoded()) for file in pair_files.files]
-    if len(set(counts)) > 1:
-        _refuse_unequal(pair_files.files, counts)
-    return counts[0]
 
 
 def parse_tsv(line: str) -> Pair:
@@ -308,86 +299,59 @@ def parse_row(row: tuple[object, object]) -> Pair:
     raise ValueError(f"must hold texts, not {target if isinstance(source, str) else source!r}")
 
 
-def _text_blocks(
-    files: Sequence[epath.Path], parse: Parse | None, first: int, end: int | None
-) -> Iterator[Block]:
-    """Yields the lines of a file, or of two side by side, from number `first` up to `end`.
-
-    A block has fewer lines if they are long.
-    """
+def _text_blocks(files: Sequence[epath.Path], parse: Parse | None) -> Iterator[Block]:
+    """Yields the lines of a file, or of two side by side; a block has fewer if they are long."""
     opened = [open_lines(file) for file in files]
-    sides = [islice(file.undecoded(), first, end) for file in opened]
-    number = -1
-    while number:
+    sides, first = [file.undecoded() for file in opened], 1
+    while True:
         columns: list[list[bytes]] = [[] for _ in files]
         number = size = 0
         while size < BYTES_OF_BLOCK and number < PAIRS_OF_BLOCK:
-            new = [
-                list(islice(side, min(LINES_AT_ONCE, PAIRS_OF_BLOCK - number))) for side in sides
-            ]
+            most = min(LINES_AT_ONCE, PAIRS_OF_BLOCK - number)
+            new = [list(islice(side, most)) for side in sides]
             if len(set(map(len, new))) > 1:
-                read = [first + number + len(lines) for lines in new]
-                _refuse_unequal(files, [n + _count(s) for n, s in zip(read, sides, strict=True)])
+                read = [first - 1 + number + len(lines) for lines in new]
+                counts = [n + sum(1 for _ in side) for n, side in zip(read, sides, strict=True)]
+                raise ValueError(
+                    f"The two sides must have equally many lines, but {files[0]} has {counts[0]} "
+                    f"and {files[1]} has {counts[1]}."
+                )
             if not new[0]:
                 break
             number += len(new[0])
             for column, lines in zip(columns, new, strict=True):
                 column += lines
                 size += sum(map(len, lines))
-        if number:
-            content, share = tuple(map(b"".join, columns)), opened[0].fraction_read or 0.0
-            yield Block(tuple(map(str, files)), first + 1, content, parse, number, share)
+        if not number:
+            return
+        content, share = tuple(map(b"".join, columns)), opened[0].fraction_read or 0.0
+        yield Block(tuple(map(str, files)), first, content, parse, number, share)
         first += number
 
 
-def _count(lines: Iterable[bytes]) -> int:
-    return sum(1 for _ in lines)
-
-
-def _refuse_unequal(files: Sequence[epath.Path], counts: Sequence[int]) -> NoReturn:
-    raise ValueError(
-        f"The two sides must have equally many lines, but {files[0]} has {counts[0]} and "
-        f"{files[1]} has {counts[1]}."
-    )
-
-
-@contextmanager
-def _open_parquet(file: epath.Path) -> Generator[Any]:
+def _parquet_blocks(file: epath.Path, source: str, target: str) -> Iterator[Block]:
+    """Yields rows. The columns are named by the languages, perhaps fields of `translation`."""
     import pyarrow
     from pyarrow import parquet
 
+    first, wanted = 1, ([source, target], [f"translation.{source}", f"translation.{target}"])
     try:
         with (
             file.open("rb") as binary,
             parquet.ParquetFile(binary, buffer_size=BUFFER, pre_buffer=False) as opened,
         ):
-            yield opened
+            paths = [opened.schema.column(index).path for index in range(len(opened.schema))]
+            names = next((names for names in wanted if {*names} <= {*paths}), None)
+            if names is None:
+                raise ValueError(
+                    f"{file} must have columns {source} and {target}, perhaps below translation; "
+                    f"it has {', '.join(paths)}."
+                )
+            for batch in opened.iter_batches(PAIRS_OF_BLOCK, columns=names):
+                table = pyarrow.Table.from_batches([batch]).flatten()
+                rows = list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+                share = (first + len(rows) - 1) / opened.metadata.num_rows
+                yield Block((str(file),), first, rows, parse_row, len(rows), share)
+                first += len(rows)
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{file} cannot be read: {reason_of(error)}.") from None
-
-
-def _parquet_blocks(
-    file: epath.Path, source: str, target: str, first: int, end: int | None
-) -> Iterator[Block]:
-    """Yields rows. The columns are named by the languages, perhaps fields of `translation`."""
-    import pyarrow
-
-    with _open_parquet(file) as opened:
-        num_rows, number = opened.metadata.num_rows, 0
-        end = num_rows if end is None else end
-        paths = [opened.schema.column(index).path for index in range(len(opened.schema))]
-        wanted = [source, target], [f"translation.{source}", f"translation.{target}"]
-        names = next((names for names in wanted if {*names} <= {*paths}), None)
-        if names is None:
-            raise ValueError(
-                f"{file} must have columns {source} and {target}, perhaps below translation; it "
-                f"has {', '.join(paths)}."
-            )
-        for batch in opened.iter_batches(PAIRS_OF_BLOCK, columns=names):
-            start, stop = max(first - number, 0), min(end - number, len(batch))
-            if start < stop:
-                table = pyarrow.Table.from_batches([batch.slice(start, stop - start)]).flatten()
-                rows = list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
-                share = (number + len(batch)) / num_rows
-                yield Block((str(file),), number + start + 1, rows, parse_row, len(rows), share)
-            number += len(batch)

@@ -20,14 +20,16 @@ from etils import epath
 
 from transformer.config import DataConfig
 from transformer.console import phase, say
-from transformer.data.corpora.cleaning import KeepPairs, KeptPairs, no_pair_error
-from transformer.data.corpora.corpora import parse_corpora
-from transformer.data.corpora.held_out import (
+from transformer.data.corpora.cleaning import (
     EvaluationSets,
     HeldOut,
+    KeepPairs,
+    KeptPairs,
     held_out_intervals,
     held_out_pairs,
+    no_pair_error,
 )
+from transformer.data.corpora.corpora import parse_corpora
 from transformer.data.corpora.languages import make_is_wrong
 from transformer.data.corpora.pair_files import (
     Block,
@@ -36,8 +38,9 @@ from transformer.data.corpora.pair_files import (
     blocks_of_files,
     blocks_of_pairs,
     find_pair_files,
+    part_of_blocks,
 )
-from transformer.data.files.text import Repairs, Split, parse_split, part_of, read_text
+from transformer.data.files.text import Repairs, parse_split, read_text
 from transformer.data.workers import in_order, num_cores
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
@@ -217,29 +220,28 @@ def open_split(
         pairs = read_translations(dataset, split, source, target)
         return files_of_dataset(dataset), blocks_of_pairs(name, pairs)
     part = parse_split(split)
-    if name != "embedded":
+    if name == "embedded":
+        if {source, target} != EMBEDDED_COLUMNS.keys():
+            raise ValueError(
+                f"The embedded corpus has no {source}-{target}; it is en-de (either way). Set "
+                f"data.source_language and data.target_language, or name another data.corpus."
+            )
+        files, read = [EMBEDDED], partial(_read_embedded, part.name, source, target)
+    else:
         found = find_pair_files(name, part.name, source, target)
         files = [file for pair_files in found for file in pair_files.files]
-        return files, blocks_of_files(found, part, source, target)
-    if {source, target} != EMBEDDED_COLUMNS.keys():
-        raise ValueError(
-            f"The embedded corpus has no {source}-{target}; it is en-de (either way). Set "
-            f"data.source_language and data.target_language, or name another data.corpus."
-        )
-    return [EMBEDDED], blocks_of_pairs(name, _embedded_pairs(part, source, target))
+        read = partial(blocks_of_files, found, source, target)
+    return files, part_of_blocks(read, part)
 
 
-def _embedded_pairs(part: Split, source: str, target: str) -> Iterator[Pair]:
-    """Yields the pairs of a split; raises ValueError if there is no such one."""
+def _read_embedded(split: str, source: str, target: str) -> Iterator[Block]:
     rows = [line.split("\t") for line in read_text(EMBEDDED).lines]
     splits = list(dict.fromkeys(row[0] for row in rows))
-    if part.name not in splits:
-        raise ValueError(
-            f"The embedded corpus has the splits {', '.join(splits)}, not '{part.name}'."
-        )
-    rows = part_of([row for row in rows if row[0] == part.name], part.start, part.stop)
-    for row in rows:
-        yield row[EMBEDDED_COLUMNS[source]], row[EMBEDDED_COLUMNS[target]]
+    if split not in splits:
+        raise ValueError(f"The embedded corpus has the splits {', '.join(splits)}, not '{split}'.")
+    columns = EMBEDDED_COLUMNS[source], EMBEDDED_COLUMNS[target]
+    pairs = ((row[columns[0]], row[columns[1]]) for row in rows if row[0] == split)
+    return blocks_of_pairs("embedded", pairs)
 
 
 def read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:

@@ -236,8 +236,8 @@ def part_of(items: Any, start: float, stop: float) -> Any:
 def folder_name(split: str) -> str:
     """Returns a name that a folder can have.
 
-    >>> folder_name("train[:90%]"), folder_name("train[90%:]")
-    ('train_0_90_', 'train_90_')
+    >>> folder_name("train[:90%]"), folder_name("../a[90%:]")
+    ('train_0_90_', '.._a_90_')
     """
     return re.sub(r"[^\w.-]+", "_", split.replace("[:", "[0%:"))
 

@@ -4,8 +4,8 @@ header.json    what it was made of, how many parts it has, how many pairs were l
                that are held out; it is written last: without it the folder is no prepared corpus
 000000.arrow   the pairs of the first block of the text; and so on. Columns `source` and `target`
                are their ids, lists of uint16, or of uint32 where the vocabulary is larger than
-               that. With data.drop_duplicates there are also hashes of each pair and its `index` in
-               the block. What else is known of the part is JSON in the metadata
+               that. With data.drop_duplicates there are also hashes of each pair. What else is
+               known of the part is JSON in the metadata
 kept.arrow     with data.drop_duplicates, the indices of the pairs of each part that occur in no
                earlier place
 left_out.tsv   some of the pairs that were left out, by reason
@@ -29,8 +29,7 @@ import pyarrow as pa
 from etils import epath
 
 from transformer.console import counted
-from transformer.data.corpora.cleaning import LEFT_OUT
-from transformer.data.corpora.held_out import HELD_OUT, EvaluationSets
+from transformer.data.corpora.cleaning import HELD_OUT, LEFT_OUT, EvaluationSets
 from transformer.data.corpora.pair_files import Pairs
 from transformer.data.rows.epoch_plan import CorpusPart
 from transformer.data.rows.ragged import Ragged

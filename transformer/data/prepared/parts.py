@@ -11,8 +11,6 @@ import pathlib
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -45,7 +43,6 @@ from transformer.data.prepared.corpus import (
     part_files,
 )
 from transformer.data.rows.ragged import Ragged
-from transformer.data.tokenizers.files import READERS
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files.parts import Parts, part_name
 
@@ -60,60 +57,41 @@ COMPARED = {  # what is compared one after another, of each data.drop_duplicates
 }
 
 
-@dataclass
-class WritePart:
-    """Tokenises a block of the training text and writes it: `WritePart(…)(block)`.
-
-    tokenizers: (suffix, content) of the file of each side's. folder: where the part is written.
-    """
-
-    keep: KeepPairs
-    tokenizers: tuple[tuple[str, bytes], ...]
-    folder: str
-
-    @cached_property
-    def _tokenizers(self) -> list[Tokenizer]:
-        return [READERS[suffix](content) for suffix, content in self.tokenizers]
-
-    def __call__(self, block: Block) -> None:
-        folder, name = epath.Path(self.folder), part_name(block.number, ARROW)
-        if not (folder / name).exists():  # another process may have been sooner
-            Parts(folder).write(name, self._content(block))
-
-    def _content(self, block: Block) -> bytes:
-        """Returns the content of a part's file."""
-        data, kept = self.keep.config, self.keep(block)
-        sides = source, target = [
-            Ragged.encode(tokenizer, [pair[side] for pair in kept.pairs])
-            for side, tokenizer in enumerate(self._tokenizers)
-        ]
-        fitting, too_long = filter_by_length(source, target, data.row_length, data.max_length_ratio)
-        indices, columns, checksum = kept.indices[fitting], {}, 0
-        for name, side, tokenizer in zip(SIDES, sides, self._tokenizers, strict=True):
-            ids, lengths = side.gather(fitting)
-            ids = ids.astype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
-            columns[name], checksum = arrow_lists(ids, lengths), zlib.crc32(ids.data, checksum)
-        if data.drop_duplicates:
-            columns |= _hashes([kept.pairs[index] for index in fitting], data.drop_duplicates)
-        left_out = kept.left_out | {why: kept.indices[where] for why, where in too_long.items()}
-        trained_on = set(indices.tolist())
-        notes = {
-            "corpus": block.corpus,  # its index
-            "file": block.files[0],
-            "first": block.first,
-            "num_pairs": len(indices),
-            "checksum": checksum,  # CRC-32 of the ids
-            "repairs": kept.repairs,
-            "left_out": {reason: len(where) for reason, where in left_out.items()},
-            "sample": [
-                left_out_pair(reason, block.files[0], block.first + int(i), kept.decoded[i])
-                for reason, where in left_out.items()
-                for i in where[:SAMPLE_SIZE]
-            ],
-            "evaluation": self.keep.evaluation.digest,  # of the sets that `overlap` numbers
-            "overlap": sorted({number for i, number in kept.overlap if i in trained_on}),
-        }
-        return arrow_bytes(columns, json.dumps(notes))
+def write_part(keep: KeepPairs, tokenizers: Sequence[Tokenizer], folder: str, block: Block) -> None:
+    """Tokenises a block of the training text and writes the part, unless another process has."""
+    parts, name = Parts(epath.Path(folder)), part_name(block.number, ARROW)
+    if (parts.folder / name).exists():
+        return
+    data, kept = keep.config, keep(block)
+    sides = source, target = [
+        Ragged.encode(tokenizer, [pair[side] for pair in kept.pairs])
+        for side, tokenizer in enumerate(tokenizers)
+    ]
+    fitting, too_long = filter_by_length(source, target, data.row_length, data.max_length_ratio)
+    indices, columns, checksum = kept.indices[fitting], {}, 0
+    for column, side, tokenizer in zip(SIDES, sides, tokenizers, strict=True):
+        ids, lengths = side.gather(fitting)
+        ids = ids.astype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
+        columns[column], checksum = arrow_lists(ids, lengths), zlib.crc32(ids.data, checksum)
+    if data.drop_duplicates:
+        columns |= _hashes([kept.pairs[index] for index in fitting], data.drop_duplicates)
+    left_out = kept.left_out | {why: kept.indices[where] for why, where in too_long.items()}
+    trained_on = set(indices.tolist())
+    notes = {
+        "corpus": block.corpus,  # its index
+        "num_pairs": len(indices),
+        "checksum": checksum,  # CRC-32 of the ids
+        "repairs": kept.repairs,
+        "left_out": {reason: len(where) for reason, where in left_out.items()},
+        "sample": [
+            left_out_pair(reason, block.files[0], block.first + int(i), kept.decoded[i])
+            for reason, where in left_out.items()
+            for i in where[:SAMPLE_SIZE]
+        ],
+        "evaluation": keep.evaluation.digest,  # of the sets that `overlap` numbers
+        "overlap": sorted({number for i, number in kept.overlap if i in trained_on}),
+    }
+    parts.write(name, arrow_bytes(columns, json.dumps(notes)))
 
 
 def _hashes(pairs: Pairs, drop_duplicates: str) -> dict[str, np.ndarray]:
@@ -127,9 +105,6 @@ def _hashes(pairs: Pairs, drop_duplicates: str) -> dict[str, np.ndarray]:
         digests = b"".join(blake2b(text, digest_size=8).digest() for text in encoded)
         columns[f"{name}_hash"] = np.frombuffer(digests, HASH)
     return columns
-
-
-# ---- what follows from all parts together
 
 
 def write_header(folder: epath.Path, text: TrainingText, made_of: dict[str, Any]) -> None:

@@ -10,8 +10,9 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -21,9 +22,14 @@ from etils import epath
 from transformer.config import Config, DataConfig
 from transformer.console import format_seconds, say
 from transformer.data.corpora import pair_files
-from transformer.data.corpora.cleaning import KeepPairs, length_warnings
+from transformer.data.corpora.cleaning import (
+    HELD_OUT,
+    KeepPairs,
+    length_warnings,
+    read_held_out,
+)
 from transformer.data.corpora.corpora import Tags, parse_corpora
-from transformer.data.corpora.held_out import HELD_OUT, read_held_out
+from transformer.data.corpora.pair_files import Block
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.corpus import (
     HEADER,
@@ -32,7 +38,7 @@ from transformer.data.prepared.corpus import (
     open_corpus,
     temporary_folder,
 )
-from transformer.data.prepared.parts import WritePart, write_header
+from transformer.data.prepared.parts import write_header, write_part
 from transformer.data.tokenizers.files import (
     load_tokenizers,
     save_tokenizers,
@@ -99,10 +105,10 @@ def training_corpus(
 
     cache: the folder of prepared corpora. tokenizers: those of the run; None: they are learnt from
     the text, unless `cache` has them. Raises ValueError if no pair is left of the text, or the
-    folder cannot be written; no part is left there then. What a TransientError ends goes on from
-    there at the next start.
+    folder cannot be written; no part is left there then. What another error ends goes on from there
+    at the next start.
     """
-    facts, is_new = text_facts(text), tokenizers is None
+    facts = text_facts(text)
     if tokenizers is None and config.tokenizer.model:
         tokenizers = train_tokenizers(config.tokenizer, [])
     elif tokenizers is None:
@@ -113,8 +119,6 @@ def training_corpus(
     folder = cache / _entry_name("corpus", recipe, facts)
     corpus, how = _open_or_discard(folder), "was prepared before"
     if corpus is None:
-        if not is_new:
-            _say_if_changed(folder)
         start = time.monotonic()
         corpus = _prepare(folder, text, tokenizers, {"recipe": recipe, "text": facts}, share)
         how = f"prepared in {format_seconds(time.monotonic() - start)}"
@@ -134,12 +138,11 @@ def _prepare(
     """Returns the corpus when all parts are there; None if others have parts left to write."""
     parts, corpus = Parts(folder), None
     keep = KeepPairs(text.config, text.held_out, text.evaluation)
-    files = tuple((tokenizer.suffix, tokenizer.to_bytes()) for tokenizer in tokenizers)
-    write_part = WritePart(keep, files, str(folder))
+    write = partial(write_part, keep, tokenizers, str(folder))
     try:
-        make_private(folder.parent, folder.name)
+        _make_folder(folder)
         while corpus is None:  # again where a part is found to be damaged
-            if not _write_parts(parts, text, write_part, share):
+            if not _write_parts(parts, text, write, share):
                 return None
             try:
                 write_header(folder, text, made_of)
@@ -149,28 +152,25 @@ def _prepare(
                 parts.remove_unfinished()
                 corpus = _open_or_discard(folder)
         return corpus
-    except TransientError:  # the parts that are missing are written by the next start
-        raise
-    except ValueError:  # the text is wrong: once it is mended, these parts are of no use
-        _remove(folder)
-        raise
     except OSError as error:
         if (corpus := _open_or_discard(folder)) is not None:  # others were sooner
             return corpus
-        _remove(folder)
+        parts.remove()
         raise ValueError(
             f"The prepared corpus cannot be written to {folder} ({reason_of(error)}), and no part "
             f"of it is left there: {OTHER_FOLDER}."
         ) from None
 
 
-def _write_parts(parts: Parts, text: TrainingText, write_part: WritePart, share: Share) -> bool:
+def _write_parts(
+    parts: Parts, text: TrainingText, write: Callable[[Block], None], share: Share
+) -> bool:
     """Writes the parts of this process's share and sees to the others; whether all are there."""
 
     def write_missing(index: int, count: int) -> None:
         done = parts.finished()
         for _ in text.each(
-            write_part,
+            write,
             "preparing the corpus",
             lambda block: block.number % count == index and block.number not in done,
             count,
@@ -211,13 +211,6 @@ def _discard(folder: epath.Path, damage: DamagedFileError) -> None:
             path.unlink(missing_ok=True)
 
 
-def _remove(folder: epath.Path) -> None:
-    """Removes a folder of the cache, and the cache if that is empty then."""
-    Parts(folder).remove()
-    with suppress(OSError):  # there is something in it
-        os.rmdir(folder.parent)
-
-
 # ---- the vocabularies
 
 
@@ -237,16 +230,15 @@ def _vocabularies(
             raise
         except ValueError as error:
             raise ValueError(f"{error} Without {folder} the vocabulary is learnt again.") from None
-    _say_if_changed(folder)
     sample = text.sample(MOST_PAIRS)
     tokenizers = train_tokenizers(config.tokenizer, sample, Tags(config.data).all)
     try:
-        make_private(folder.parent, folder.name)
+        _make_folder(folder)
         writer = f".{uuid.uuid4().hex}"  # other hosts may write the same files at once
         save_tokenizers(folder, *tokenizers, writer)
         storage.write_atomically(folder / HELD_OUT, json.dumps(text.held_out), writer)
     except OSError as error:
-        _remove(folder)
+        Parts(folder).remove()
         raise ValueError(
             f"The vocabulary cannot be written to {folder} ({reason_of(error)}): {OTHER_FOLDER}."
         ) from None
@@ -257,7 +249,7 @@ def _vocabularies(
 
 
 def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
-    """Returns the folder of prepared corpora, which may have to be made (`make_private`).
+    """Returns the folder of prepared corpora, which may have to be made (`_make_folder`).
 
     It is `data.cache`, by default `prepared_corpora` beside the work directory. Where nothing can
     be written there, it is a temporary one, and that is said. Raises ValueError if `data.cache`
@@ -282,15 +274,22 @@ def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
     return epath.Path(temporary_folder())
 
 
-def make_private(cache: epath.Path, name: str) -> None:
-    """Makes the folder of prepared corpora and one in it, which only the owner may read.
+def _make_folder(folder: epath.Path) -> None:
+    """Makes a folder of the cache, and the cache, which only the owner may read; raises OSError.
 
-    An object store has no folders. Raises OSError.
+    Says so if the same corpora were prepared there before their text changed. An object store has
+    no folders to make.
     """
+    cache, same_but_text = folder.parent, folder.name.rpartition("-")[0] + "-*"
+    if any(other.name != folder.name for other in cache.glob(same_but_text)):
+        say(
+            f"the text has changed since it was prepared in {cache}, or another corpus has its "
+            f"name: it is prepared anew"
+        )
     if not storage.is_remote(cache):
         cache.parent.mkdir(parents=True, exist_ok=True)
-        for folder in (cache, cache / name):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        for path in (cache, folder):
+            path.mkdir(mode=0o700, exist_ok=True)
 
 
 def text_facts(text: TrainingText) -> list[Facts]:
@@ -349,17 +348,3 @@ def _entry_name(kind: str, recipe: Facts, text: list[Facts]) -> str:
     """
     facts = (json.dumps(facts, sort_keys=True).encode() for facts in (recipe, text))
     return "-".join([kind, *(hashlib.sha256(fact).hexdigest()[:12] for fact in facts)])
-
-
-def _say_if_changed(folder: epath.Path) -> None:
-    """Says so if the same corpora were prepared here before their text changed.
-
-    folder: what is about to be made; its name is of `_entry_name`.
-    """
-    same_but_text = folder.name.rpartition("-")[0] + "-"
-    names = {other.name for other in folder.parent.iterdir()} if folder.parent.exists() else set()
-    if any(name.startswith(same_but_text) for name in names - {folder.name}):
-        say(
-            f"the text has changed since it was prepared in {folder.parent}, or another corpus has "
-            f"its name: it is prepared anew"
-        )
