@@ -39,8 +39,7 @@ def parse_corpora(text: str) -> list[Corpus]:
     >>> parse_corpora("a@2,b#<bt>")
     [Corpus(name='a', weight=2.0, tag=''), Corpus(name='b', weight=1.0, tag='<bt>')]
     """
-    parts = [part.strip() for part in text.split(",")]
-    corpora = [_parse_corpus(part) for part in parts if part]
+    corpora = [_parse_corpus(part) for part in map(str.strip, text.split(",")) if part]
     if not corpora:
         raise ValueError("data.corpus is empty; name a corpus, for example 'embedded'.")
     return corpora
