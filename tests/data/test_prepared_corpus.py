@@ -157,7 +157,7 @@ def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
 
 def test_worker_processes_write_the_same(config, monkeypatch, tmp_path):
     """Catches parts that depend on who wrote them, and settings that workers do not know."""
-    config = config.with_values(CLEAN)
+    config = config.with_values(CLEAN | {"data.drop_wrong_script": True})
     prepare(config)
     alone = contents(config)
     monkeypatch.setattr(training_text, "SMALL_TEXT", 0)

@@ -56,11 +56,9 @@ def _parse_corpus(part: str) -> Corpus:
     try:
         corpus = Corpus(name, float(weight), tag) if at else Corpus(weighted, tag=tag)
     except ValueError:
-        raise ValueError(
-            f"A corpus is NAME or NAME@WEIGHT with a number as weight, not '{part}'."
-        ) from None
+        corpus = Corpus("")
     if not corpus.name:
-        raise ValueError(f"A corpus needs a name, which '{part}' lacks.")
+        raise ValueError(f"A corpus is NAME, or NAME@WEIGHT with a number as weight, not '{part}'.")
     if not 0 < corpus.weight < math.inf:
         raise ValueError(f"The weight of a corpus must be above 0 and finite, not '{part}'.")
     return corpus
