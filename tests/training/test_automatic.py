@@ -105,20 +105,6 @@ def test_a_run_to_start_from_keeps_its_network():
     assert choices.lines()[0].split() == ["chosen", "model.d_model", "512", "of", "that", "run"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"training.minutes": 5.0}, r"num_train_steps \(100000\), .*minutes \(5\): set one"),
-        ({"training.num_train_steps": 0}, r"num_train_steps \(0\), .*minutes \(0\): set one"),
-        ({"task": "images", "model.d_ff": 0}, "Only task=translation .* set model.d_ff"),
-    ],
-)
-def test_budgets_that_make_no_sense_are_refused(settings, said):
-    """Catches minutes beside a number of steps, which would be ignored without a word."""
-    with pytest.raises(ValueError, match=said):
-        choose_settings(Config().with_values(settings))
-
-
 def test_steps_are_timed_without_compiling():
     """Catches the first step's compiling in the time of a step, and a timing that never ends."""
     now = [0.0]
@@ -178,15 +164,22 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
         ({"tokenizer.shared": False}, "embedding_sharing=all needs one vocabulary"),
         ({"model.attention": "additive", "model.positions": "rotary"}, "positions=rotary acts on"),
         ({"model.num_heads": 3}, r"d_model \(8\) must be a multiple of model.num_heads \(3\)"),
+        (
+            {"training.minutes": 5.0, "training.num_train_steps": 9},
+            r"num_train_steps \(9\), .*minutes \(5\): set one",
+        ),
+        ({"training.minutes": 0.0}, r"num_train_steps \(0\), .*minutes \(0\): set one"),
+        ({"task": "images", "training.minutes": 5.0}, "Only task=translation .* set model.d_ff"),
     ],
 )
 def test_rules_between_settings_that_are_given_hold_before_the_text_is_read(
-    own_text, monkeypatch, settings, said
+    own_text, monkeypatch, settings, said, tmp_path
 ):
-    """Catches a run that trains for its minutes, and whose config.json is then refused."""
+    """Catches a run that trains for its minutes, and whose config.json is then refused; and minutes
+    beside a number of steps, which would be ignored without a word."""
     monkeypatch.setattr(automatic.corpus_facts, "find_languages", None)
     with pytest.raises(ValueError, match=said):
-        transformer.train(own_text.with_values(settings), "unused", verbose=False)
+        transformer.train(own_text.with_values(settings), tmp_path / "run", verbose=False)
 
 
 def test_rules_between_settings_that_are_chosen_hold_before_the_text_is_prepared(

@@ -163,7 +163,7 @@ class ClassificationTask(LabelledTask):
             quantity(len(self.validation[0]), "sentence"),
         )
         warnings = length_warnings(self.num_skipped, len(batches.source))
-        return lines + self._warning_lines(warnings, "cut for the accuracy, not in the loss")
+        return lines + [f"warning     {warning}" for warning in warnings]
 
 
 class TokenClassificationTask(ClassificationTask):

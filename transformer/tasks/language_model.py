@@ -33,7 +33,6 @@ class PlainTextTask(Task):
     A subclass says which model and batches are made of them, and what to call a target.
     """
 
-    config_name: ClassVar[str]  # as in `config.task`
     target_unit: ClassVar[str]  # one target, in a report
     # (Config, tokenizer, lines) -> batches; those of evaluation hold every target once, and are
     # `num_parts` times smaller than those of training
@@ -67,7 +66,7 @@ class PlainTextTask(Task):
     def score_split(
         cls, path: PathLike, checkpoint: str, split: str, *, corpus: str = "", **options: Any
     ) -> TaskScores:
-        run = restore(path, checkpoint, tasks=[cls.config_name], **options)
+        run = restore(path, checkpoint, **options)
         config, tokenizer = run.config, run.tokenizers[0]
         config.data.corpus = corpus or config.data.corpus
         lines = cls.load_split(config, split).lines
@@ -100,7 +99,7 @@ def make_windows(
 class LanguageModelTask(PlainTextTask):
     """Trains on windows that begin anywhere in the text; validation sees every token once."""
 
-    config_name, target_unit = "language_model", "piece"
+    target_unit = "piece"
     training_batches: Windows
     validation_batches: Windows
     predictor = LanguageModel

@@ -32,7 +32,7 @@ class MaskedLMTask(PlainTextTask):
     With `model.next_sentence` it takes pairs of pieces of documents instead.
     """
 
-    config_name, target_unit = "masked_lm", "masked token"
+    target_unit = "masked token"
     training_batches: MaskedBatches
     validation_batches: MaskedBatches
 

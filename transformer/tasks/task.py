@@ -72,7 +72,7 @@ class Task:
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         self.config, self.parallel, self.workdir = config, parallel, workdir
         self.label_smoothing = config.training.label_smoothing
-        self.num_skipped = Counter()
+        self.num_skipped, self.num_skipped_validation = Counter(), Counter()
         if config.training.init_from and not workdir.has_run:
             check_init_from(config)
 
@@ -89,10 +89,6 @@ class Task:
     def evaluate(self, params: Params) -> tuple[Metrics, list[str]]:
         """Returns (metrics of the validation split, samples of outputs as text)."""
         return self.evaluate_loss(params), []
-
-    def selection_score(self, metrics: Mapping[str, float]) -> float:
-        """Returns a number that is higher for a better model."""
-        return metrics[self.selection_key] * (1 if self.higher_is_better else -1)
 
     @property
     def cost_per_step(self) -> StepCost | None:
@@ -224,34 +220,24 @@ class Task:
         num_steps = self.training_batches.batches_per_epoch
         return StepCost(flops / num_steps, num_targets / num_steps)
 
-    def _lines(self, data: str, row: str, validation: str, *others: str) -> list[str]:
-        """Returns the lines of the start-up summary.
-
-        data: what was read from the corpus. row: what a row of a batch holds. others: lines below
-        that of the batch.
-        """
+    def _lines(self, data: str, row: str, validation: str) -> list[str]:
+        """Returns lines of the start-up summary; row: what a row of a batch holds."""
         batches, training = self.training_batches, self.config.training
         num_rows = batches.rows_per_batch
         padding = self.parallel.padded_num_rows(num_rows, training.accumulate_steps) - num_rows
         padded = f", and {padding} empty ones to deal them out evenly" if padding else ""
-        counts = ", ".join(f"{n:,} of {reason}" for reason, n in self.num_skipped.items())
-        left_out = f"; left out: {counts}" if counts else ""
         sizes = [f"{tokenizer.vocab_size:,}" for tokenizer in self.tokenizers]
         if self.config.tokenizer.shared:
             del sizes[1:]
+        skipped = self.num_skipped, self.num_skipped_validation
+        left_out, no_loss = (
+            ", ".join(f"{number:,} of {reason}" for reason, number in counts.items())
+            for counts in skipped
+        )
         return [
-            f"data        {self.config.data.corpus}{data}{left_out}",
+            f"data        {self.config.data.corpus}{data}{left_out and f'; left out: {left_out}'}",
             *([f"vocabulary  {' and '.join(sizes)} pieces"] if sizes else []),
             f"batch       {quantity(num_rows, 'row')} of {row}{padded}; "
             f"{quantity(batches.batches_per_epoch, 'batch')} an epoch",
-            *others,
-            f"validation  {validation}",
-        ]
-
-    def _warning_lines(self, warnings: Sequence[str], skipped: str) -> list[str]:
-        """Returns lines of the summary; skipped: what becomes of `num_skipped_validation`."""
-        counts = self.num_skipped_validation.items()
-        return [
-            *(f"warning     {warning}" for warning in warnings),
-            *(f"            {count:,} of {reason}: {skipped}" for reason, count in counts),
+            f"validation  {validation}{no_loss and f'; not in the loss: {no_loss}'}",
         ]

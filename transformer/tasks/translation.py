@@ -217,20 +217,18 @@ class TranslationTask(Task):
     def summary_lines(self) -> list[str]:
         batches, data = self.training_batches, self.config.data
         source_length, target_length = batches.shape
-        subwords = []
-        if batches.subword_dropout:
-            source, target = (f"{growth - 1:.0%}" for growth in batches.subword_dropout.growth)
-            subwords.append(
-                f"subwords    {data.subword_dropout:g} of the merges dropped: sources have "
-                f"{source} more pieces, targets {target}"
-            )
         lines = self._lines(
             f" {self.direction}: {len(batches.source):,} training pairs",
             f"{source_length} + {target_length} tokens, {batches.fill(10):.1%} of them real",
             f"{quantity(len(self.validation_pairs), 'pair')}, "
             f"{quantity(self.validation_batches.batches_per_epoch, 'batch')}",
-            *subwords,
         )
+        if batches.subword_dropout:
+            source, target = (f"{growth - 1:.0%}" for growth in batches.subword_dropout.growth)
+            lines.append(
+                f"subwords    {data.subword_dropout:g} of the merges dropped: sources have "
+                f"{source} more pieces, targets {target}"
+            )
         warnings = length_warnings(self.num_skipped, len(batches.source))
         if len(self.validation_pairs) < FEW_PAIRS:
             warnings.append(
@@ -240,4 +238,4 @@ class TranslationTask(Task):
         warnings += [self.overlap] if self.overlap else []
         if note := tokenisation_note(data.bleu_tokenize, data.target_language):
             lines.append(f"note        {note}")
-        return lines + self._warning_lines(warnings, "in the BLEU, not in the loss")
+        return lines + [f"warning     {warning}" for warning in warnings]

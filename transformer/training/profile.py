@@ -72,14 +72,11 @@ def make_profile(text: str, workdir: WorkDir, num_train_steps: int) -> Profile:
         )
     start, count = map(int, match.groups())
     if 0 < num_train_steps <= start:
-        raise ValueError(
-            f"--profile={text} begins after the last step of the run, {num_train_steps:,}; name an "
-            f"earlier one."
-        )
+        last = f"{num_train_steps:,}"
+        raise ValueError(f"--profile={text} begins after the last step of the run, {last}.")
     if is_remote(workdir.path):
         raise ValueError(
-            f"--profile writes to local folders only, not to {workdir.path}: give --profiler_port "
-            f"and capture a profile with xprof."
+            f"--profile writes to local folders only, not to {workdir.path}: use --profiler_port."
         )
     steps = range(start + 1, start + count + 1) if workdir.writes else range(0)
     return Profile(steps, workdir / "profile")

@@ -96,15 +96,15 @@ def estimate_lines(
     tokens reaches, which the reports of training give. Evaluations come on top. None for CPUs.
     cost: of a step; None if unknown.
     """
-    kind = devices[0].device_kind
+    kind, platform = devices[0].device_kind, devices[0].platform
     chip = find_chip(kind)
-    if devices[0].platform == "cpu":  # which has no peak to speak of
+    if platform == "cpu":  # which has no peak to speak of
         return []
     if not chip or not cost:
         reason = f"the peak of {kind}" if not chip else "what a step costs"
         return [f"estimate    none, as {reason} is not known"]
-    has_cores = devices[0].platform == "tpu"  # of some TPUs, the two of a chip are two devices
-    num_chips = len({str(device.coords) if has_cores else device.id for device in devices})
+    # Of some TPUs, the two cores of a chip are two devices.
+    num_chips = len({str(d.coords) if platform == "tpu" else d.id for d in devices})
     peak = chip.peak_tflops * 1e12 * len(devices)
     lines = [
         f"estimate    {num_steps:,} steps of {cost.flops / 1e9:,.1f} GFLOP, on "

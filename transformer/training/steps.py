@@ -124,11 +124,9 @@ class TrainStep:
         self.example_batch = batch
         self.take_schedule(config)
         self._seed, self._lora_rank = config.training.seed, config.training.lora_rank
-        self._accumulate_steps = config.training.accumulate_steps
+        self._num_parts = num_parts = config.training.accumulate_steps
         self.abstract_state = parallel.abstract(self._init_state)
-        make_step = partial(
-            make_train_step, loss_fn, self.optimizer, self._seed, self._accumulate_steps
-        )
+        make_step = partial(make_train_step, loss_fn, self.optimizer, self._seed, num_parts)
         self._mapped = parallel.map_step(make_step, self.abstract_state)
 
     def take_schedule(self, config: Config) -> None:
@@ -150,13 +148,12 @@ class TrainStep:
         Of batches that have `part(step, start, stop)`, the same batch whose rows before `start` and
         from `stop` on may be empty, this host makes its own rows alone.
         """
-        if hasattr(batches, "part"):
-            num_rows = self.parallel.padded_num_rows(batches.rows_per_batch, self._accumulate_steps)
-            rows = rows_of_host(self.parallel.by_row, self.parallel.num_row_shards, num_rows)
-            batch = batches.part(step, *rows)
-        else:
-            batch = batches[step]
-        return self.parallel.put_batch(batch, self._accumulate_steps)
+        parallel, num_parts = self.parallel, self._num_parts
+        if not hasattr(batches, "part"):
+            return parallel.put_batch(batches[step], num_parts)
+        num_rows = parallel.padded_num_rows(batches.rows_per_batch, num_parts)
+        rows = rows_of_host(parallel.by_row, parallel.num_row_shards, num_rows)
+        return parallel.put_batch(batches.part(step, *rows), num_parts)
 
     def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
         """Returns (next state, sums) for a batch of `make_batch`; the old state is used up."""
@@ -164,7 +161,7 @@ class TrainStep:
 
     def lower(self) -> jax.stages.Lowered:
         """Lowers the step for the compiler; computes nothing and needs none of the devices."""
-        batch = self.parallel.abstract_batch(self.example_batch, self._accumulate_steps)
+        batch = self.parallel.abstract_batch(self.example_batch, self._num_parts)
         return self._mapped.lower(self.abstract_state, batch)
 
 

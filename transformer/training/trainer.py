@@ -187,7 +187,8 @@ class Trainer:
         except Interruption:
             self._has_left_evaluation = True
             return
-        step, score = self.step, self.task.selection_score(metrics)
+        step, score = self.step, metrics[self.task.selection_key]
+        score = score if self.task.higher_is_better else -score
         self._log({**metrics, SCORE: score})
         shown = (f"{name.removeprefix('validation_')} {x:.4g}" for name, x in metrics.items())
         say(f"step {step:>6,}  validation: {'  '.join(shown)}")
