@@ -244,8 +244,8 @@ def _score(
     **compute: Any,
 ) -> Iterator[Any]:
     """Yields the scores of each checkpoint; compute: dtype and batch_size, as of `restore`."""
-    task = run.load_config().task
-    if task_kind(task) == "translation":
+    config = run.load_config()
+    if task_kind(config.task) == "translation":
         if ensemble:
             translators = [Translator.from_checkpoints([run, *ensemble], checkpoint, **compute)]
         else:
@@ -256,7 +256,8 @@ def _score(
         classifier = Classifier.from_checkpoint(run, checkpoint, **compute)
         yield evaluate_classifier(classifier, *examples[2:], examples.title)
     else:
-        yield TASKS[task].score_split(run, checkpoint, examples.name, corpus=corpus, **compute)
+        options = {"corpus": corpus or config.data.corpus, **compute}
+        yield TASKS[config.task].score_split(run, checkpoint, examples.name, **options)
 
 
 def each_checkpoint(path: PathLike, text: str, **settings: Any) -> Iterator[Translator]:
