@@ -1,7 +1,6 @@
 """The ablate command: rows are trained in turn, whatever becomes of one of them."""
 
 import json
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +13,8 @@ from transformer.cli.commands.ablate import main
 from transformer.config import Config
 from transformer.data.tokenizers.files import save_tokenizers
 from transformer.data.tokenizers.lists import PiecesTokenizer
-from transformer.evaluation.comparison import compare_runs, compared_run, saved_run
+from transformer.evaluation import comparison
+from transformer.evaluation.comparison import compared_run, saved_run
 from transformer.exit_codes import DIVERGED, RESUMABLE
 from transformer.training import ablation
 from transformer.workdir import WorkDir
@@ -62,8 +62,8 @@ def trained(monkeypatch):
             evaluation([(s, r, t + words) for s, r, t in CORPUS]).save(folder, "test")
         return SimpleNamespace(exit_code=outcome)
 
-    few = partial(compare_runs, num_bootstrap=20, num_trials=20)
-    monkeypatch.setattr(ablation, "compare_runs", few)
+    monkeypatch.setattr(comparison, "NUM_BOOTSTRAP", 20)
+    monkeypatch.setattr(comparison, "NUM_TRIALS", 20)
     monkeypatch.setattr(ablation, "train", train)
     monkeypatch.setattr(ablate, "connect_hosts", lambda flags: True)
     return SimpleNamespace(runs=done, outcomes=outcomes)

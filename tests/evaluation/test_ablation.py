@@ -1,24 +1,24 @@
 """An ablation trains what its file says; its table says what a row changed and what that did."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from tests.helpers.scored import CORPUS, compared, evaluation
 from transformer.config import Config
-from transformer.evaluation import ablation_plan
-from transformer.evaluation.ablation_plan import Row, plan_rows, with_num_steps
-from transformer.evaluation.comparison import compare_runs
-from transformer.training import ablation
+from transformer.evaluation import ablation_plan, comparison
+from transformer.evaluation.ablation_plan import Row, read_rows, with_num_steps
 from transformer.training.ablation import make_table
 
+ROWS = """
+PUBLISHED = {"deep": {"BLEU": 1.5}}
 ROWS = {
     "base": {},
     "wide": {"model.d_ff": lambda base: 2 * base.model.d_ff},
     "same": {"model.d_ff": lambda base: base.model.d_ff},
     "deep": {"model.num_layers": 8, "model.dropout_rate": 0.2},
 }
+"""
 WORSE = [(source, reference, f"{text} x") for source, reference, text in CORPUS]
 CHANGES = {"model.num_heads": (8, 1)}
 
@@ -26,8 +26,8 @@ CHANGES = {"model.num_heads": (8, 1)}
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch):
     """Tests of differences are quick here."""
-    few = partial(compare_runs, num_bootstrap=20, num_trials=20)
-    monkeypatch.setattr(ablation, "compare_runs", few)
+    monkeypatch.setattr(comparison, "NUM_BOOTSTRAP", 20)
+    monkeypatch.setattr(comparison, "NUM_TRIALS", 20)
 
 
 def row(name, rows=CORPUS, changes=None, published=None, seeds=1, **settings):
@@ -52,11 +52,12 @@ def table_of(*rows):
     return table, {cells["row"]: cells for cells in table.cells()}
 
 
-def test_rows_are_planned_in_the_order_that_is_asked_for(monkeypatch):
+def test_rows_are_planned_in_the_order_that_is_asked_for(monkeypatch, tmp_path):
     """Catches rows that build on each other, a row trained twice, and one left out in silence."""
-    said = []
+    said, file = [], tmp_path / "rows.py"
+    file.write_text(ROWS)
     monkeypatch.setattr(ablation_plan, "say", said.append)
-    rows = plan_rows(Config(), ROWS, [], {"deep": {"BLEU": 1.5}})
+    rows = read_rows(str(file), Config())
     assert [(row.name, row.summary) for row in rows] == [
         ("base", "the base"),
         ("wide", "d_ff 2048 → 4096"),
@@ -64,7 +65,8 @@ def test_rows_are_planned_in_the_order_that_is_asked_for(monkeypatch):
     ]
     assert said == ["row same is left out: with this base it is the same as base"]
     assert rows[2].published == {"BLEU": 1.5} and rows[2].config.model.d_ff == 2048
-    assert [row.name for row in plan_rows(Config(), ROWS, ["deep", "base"], {})] == ["deep", "base"]
+    names = ["deep", "base"]
+    assert [row.name for row in read_rows(str(file), Config(), names)] == names
 
 
 @pytest.mark.parametrize(
@@ -75,10 +77,11 @@ def test_rows_are_planned_in_the_order_that_is_asked_for(monkeypatch):
         ({"model.d_ff": "wide"}, r"row x: model\.d_ff must be of type int, not 'wide'"),
     ],
 )
-def test_a_row_that_cannot_be_trained_is_named(changes, said):
+def test_a_row_that_cannot_be_trained_is_named(changes, said, tmp_path):
     """Catches a row that fails after hours, when its turn comes."""
+    (tmp_path / "rows.py").write_text(f"ROWS = {{'base': {{}}, 'x': {changes}}}")
     with pytest.raises(ValueError, match=said):
-        plan_rows(Config(), {"base": {}, "x": changes}, [], {})
+        read_rows(str(tmp_path / "rows.py"), Config())
 
 
 def test_the_schedule_goes_along_with_the_number_of_steps():

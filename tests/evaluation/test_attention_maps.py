@@ -61,12 +61,11 @@ def test_the_three_kinds_of_a_translation_model(runs):
     (translation,) = translator.translate([TEXT])
     weights = translator.attention(TEXT, translation)
     source, target = weights.source_pieces, weights.target_pieces
-    sides = {
-        "encoder_decoder": (source, target),
-        "encoder": (source, source),
-        "decoder": (["<s>", *target[:-1]], target),
-    }
-    for of, names in sides.items():
+    for of, names in (
+        ("encoder_decoder", (source, target)),
+        ("encoder", (source, source)),
+        ("decoder", (["<s>", *target[:-1]], target)),
+    ):
         found = translation_map(translator, TEXT, translation, of=of, each_head=True)
         assert (found.source_pieces, found.target_pieces) == names
         np.testing.assert_array_equal(found.weights, getattr(weights, of))

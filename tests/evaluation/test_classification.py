@@ -28,8 +28,10 @@ def evaluate(examples=("a", "b", "c", "d", "e")):
     return evaluate_classifier(classifier, examples, TRUE, "own test")
 
 
-def test_confusions_stand_in_the_row_of_the_true_class():
-    """Catches a table with rows and columns swapped, and names that are printed as numbers."""
+def test_confusions_stand_in_the_row_of_the_true_class(monkeypatch):
+    """Catches rows and columns swapped, names that are printed as numbers, a table of a million
+    cells, and examples that were right among the confused.
+    """
     result = evaluate()
     assert result.primary.value == 60 and "5 examples" in result.lines()[0]
     assert [line.split() for line in result.details[1:5]] == [
@@ -40,10 +42,6 @@ def test_confusions_stand_in_the_row_of_the_true_class():
     ]
     assert "2 sentences cut" in result.details[-1]
     assert len(result.samples) == 3 and "(80%)" in result.samples[0]
-
-
-def test_of_many_classes_the_frequent_confusions_are_listed(monkeypatch):
-    """Catches a table of a million cells, and examples that were right among the confused."""
     monkeypatch.setattr(classification, "MOST_IN_TABLE", 2)
     title, heading, *rows, _ = evaluate().details
     assert title == "the 2 most frequent confusions of 2:"
@@ -83,7 +81,9 @@ def test_entities(labels, expected):
 
 
 def test_f1_by_hand():
-    """Catches half right entities that count, entities of another text, and words for entities."""
+    """Catches half right entities that count, entities of another text, words for entities, and a
+    division by zero.
+    """
     expected = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O", "O"]]
     found = [["B-PER", "O", "O", "B-LOC"], ["B-ORG", "O", "B-ORG"]]
     scores = score_labels(expected, found, "4 labels")
@@ -94,10 +94,6 @@ def test_f1_by_hand():
     assert scores["f1"].num_sentences == 3
     assert scores["accuracy"].value == pytest.approx(100 * 5 / 7)
     assert scores["accuracy"].unit == "words"
-
-
-def test_extremes():
-    """Catches a division by zero, and an F1 for labels that name no entities."""
     assert [*score_labels([["NOUN", "VERB"]], [["NOUN", "NOUN"]], "2 labels")] == ["accuracy"]
     assert score_labels([["B-X"]], [["O"]], "2 labels")["f1"].value == 0
     assert score_labels([["B-X", "I-X"]], [["B-X", "I-X"]], "2 labels")["f1"].value == 100

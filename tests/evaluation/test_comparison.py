@@ -1,13 +1,13 @@
 """A difference between two runs is called one only where there is one."""
 
 import random
-from functools import partial
 
 import pytest
 from sacrebleu.metrics import TER
 
 from tests.helpers.scored import compared, evaluation
 from transformer.config import Config
+from transformer.evaluation import comparison
 from transformer.evaluation.comparison import (
     Comparison,
     check_comparable,
@@ -16,8 +16,14 @@ from transformer.evaluation.comparison import (
     paired_differences,
 )
 
-compare_runs = partial(compare_runs, num_bootstrap=200, num_trials=300)
 WORDS = ["der", "Mann", "mit", "dem", "Hut", "geht", "heute", "langsam", "durch", "den", "Park"]
+
+
+@pytest.fixture(autouse=True)
+def few_samples(monkeypatch):
+    """Tests of differences are quick here."""
+    monkeypatch.setattr(comparison, "NUM_BOOTSTRAP", 200)
+    monkeypatch.setattr(comparison, "NUM_TRIALS", 300)
 
 
 def compare(*results, names=("runs/a", "runs/b")):
@@ -41,7 +47,7 @@ def test_a_run_does_not_differ_from_itself():
     found = compare(evaluation(), evaluation(), names=("runs/x", "runs/x"))
     tests = [(t.p_bootstrap, t.p_randomisation, t.p_holm, t.difference) for t in found.differences]
     assert tests == [(1, 1, 1, 0)] * 2
-    assert not any(found.differing_segments(1).values())
+    assert not any(found.differing_segments(1, 5).values())
     assert len(set(found.names)) == 2 and found.settings() == {}
 
 
@@ -49,7 +55,7 @@ def test_the_sentences_that_differ_most_are_shown():
     """Catches gains shown as losses, in the wrong order, or of two different sentences."""
     good, bad = evaluation(texts(0.1)), evaluation(texts(0.6), checkpoint="best (7)")
     ahead, behind = (
-        Comparison([compared(name, side) for name, side in runs]).differing_segments(1)
+        Comparison([compared(name, side) for name, side in runs]).differing_segments(1, 5)
         for runs in ((("b", bad), ("a", good)), (("a", good), ("b", bad)))
     )
     best = ahead["a is ahead"]
@@ -80,9 +86,8 @@ def test_each_of_several_runs_is_tested_against_the_first():
 def test_a_metric_may_have_another_name_in_sacrebleu():
     """Catches a registered metric whose paired test is looked for under its label."""
     systems = [[row[2] for row in texts(noise)] for noise in (0.1, 0.6)]
-    references, few = [row[1] for row in texts(0)], {"num_bootstrap": 10, "num_trials": 10}
-    (found,) = paired_differences(systems, references, {"edits": TER()}, **few)
-    assert found.metric == "edits" and found.difference > 10 and "ar:10" in found.signatures[1]
+    (found,) = paired_differences(systems, [row[1] for row in texts(0)], {"edits": TER()})
+    assert found.metric == "edits" and found.difference > 10 and "ar:300" in found.signatures[1]
 
 
 def test_holm_s_correction():

@@ -2,6 +2,7 @@
 
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 from sacrebleu.dataset import DATASETS
@@ -50,21 +51,11 @@ def test_files_of_one_stem_have_names_of_their_own(tmp_path):
     assert len(names) == 3 and all(name.startswith("test_") for name in names)
 
 
-class Published:
-    """A test set that sacrebleu has downloaded."""
-
-    langpairs = ("en-de",)
-
-    def get_source_file(self, direction):
-        return "in"
-
-    def get_reference_files(self, direction):
-        return ["a", "b"]
-
-
 def test_a_published_test_set_comes_with_its_references(monkeypatch):
     """Catches a second reference of WMT that is left out, and the wrong direction."""
-    monkeypatch.setitem(DATASETS, "own/full", Published())
+    files = {"get_source_file": lambda _: "in", "get_reference_files": lambda _: ["a", "b"]}
+    published = SimpleNamespace(langpairs=["en-de"], **files)
+    monkeypatch.setitem(DATASETS, "own/full", published)
     found = read_published("own/full", "en-de")
     assert found.pairs == read("a,b") and found.name == "own/full"
     with pytest.raises(ValueError, match=r"that sacrebleu has for en-de \(.*wmt14/full.*not 'wmt'"):

@@ -83,7 +83,7 @@ def comparison():
         compared(f"runs/{EVIL}{number}", evaluation(side), tokenizer__model=f"{number}{EVIL}")
         for number, side in enumerate(sides)
     ]
-    return render_comparison(compare_runs(runs, num_bootstrap=20, num_trials=20))
+    return render_comparison(compare_runs(runs))
 
 
 def headings(text):
@@ -101,7 +101,10 @@ def test_nothing_of_a_text_becomes_a_tag(page, comparison):
 
 
 def test_nothing_is_fetched_and_no_script_may_run(page, text):
-    """Catches a font, script or picture from elsewhere: the page is to be mailed and archived."""
+    """Catches a font, script or picture from elsewhere: the page is to be mailed and archived.
+
+    Also two pictures that share a clipping path, and a reference to the one not renamed.
+    """
     assert not re.search(r"url\((?!#)|@import|\bsrc=x(?! onerror)", text)
     names = {name for _, attributes in page.tags for name in attributes}
     assert not {"href", "src", "srcset"} & names
@@ -113,16 +116,12 @@ def test_nothing_is_fetched_and_no_script_may_run(page, text):
     }
     policies = [a["content"] for _, a in page.tags if a.get("http-equiv")]
     assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
-
-
-def test_ids_are_unique_and_found(page, text):
-    """Catches two pictures that share a clipping path, and a reference to the one not renamed."""
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(set(ids)) == len(ids) > 10
     assert {a or b for a, b in re.findall(r'href="#([^"]+)|url\(#([^)]+)', text)} <= set(ids)
 
 
-def test_a_whole_page_has_every_part(page, text):
+def test_a_whole_page_has_every_part(page, text, comparison):
     """Catches a section that is left out or comes without its picture."""
     assert headings(text) == [
         "Checkpoints", "By length of the source", "Outputs", "Training", "Attention",
@@ -133,14 +132,10 @@ def test_a_whole_page_has_every_part(page, text):
         assert shown in page.text
     assert "nrefs:1|bs:20" in text and "eos:yes" in text
     assert len(re.findall(r"<small>± [\d.]+</small>", text)) > 10
-
-
-def test_a_comparison_has_every_part(comparison):
-    """Catches a table or the sentences of a run that are left out of the page."""
     found = headings(comparison)
     assert found[:2] == ["Paired tests", "Settings that differ"] and len(found) == 5
     assert found[-2:] == ["The runs", "How it is counted"]
-    assert "nrefs:1|bs:20" in comparison and "ar:20" in comparison
+    assert "nrefs:1|bs:1000" in comparison and "ar:10000" in comparison
     assert "--config.tokenizer.model" in comparison and "<mark>" in comparison
 
 

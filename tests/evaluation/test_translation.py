@@ -11,11 +11,7 @@ import sacrebleu
 
 from tests.helpers.random_runs import WORDS, make_config, write_run
 from transformer.data.tokenizers.lists import PiecesTokenizer
-from transformer.evaluation.evaluate import (
-    choose_checkpoints,
-    each_checkpoint,
-    evaluate_translator,
-)
+from transformer.evaluation.evaluate import each_checkpoint, evaluate_translator
 from transformer.evaluation.scores import checkpoint_table
 from transformer.inference.scoring import AttentionWeights
 from transformer.inference.translation import Translation
@@ -154,7 +150,7 @@ def test_cut_sources_and_search_options_are_kept():
 def test_another_checkpoint_needs_no_compile(run, compiles):
     """Catches a search that is compiled for every checkpoint, a minute each for a large model."""
     test_set, found = pairs(3, longest=4), []
-    for translator in each_checkpoint(run, ["10", "20", "average:2"]):
+    for translator in each_checkpoint(run, "10,20,average:2"):
         before = len(compiles)
         found.append(evaluate_translator(translator, test_set, "own", num_maps=0))
         assert (len(compiles) > before) == (len(found) == 1)
@@ -168,13 +164,14 @@ def test_another_checkpoint_needs_no_compile(run, compiles):
 
 def test_names_of_checkpoints(run):
     """Catches "all" that forgets one, a step twice, and a typo that is reported after an hour."""
-    assert choose_checkpoints(run, "best") == ["best"]
-    assert choose_checkpoints(run, "all") == ["10", "20", "30"]
-    assert choose_checkpoints(run, "20, all,average:2,20") == ["20", "10", "30", "average:2"]
+    names = [
+        translator.run.checkpoint for translator in each_checkpoint(run, "20, all,average:2,20")
+    ]
+    assert names == ["20", "10", "30", "mean of 2 (20 to 30)"]
     with pytest.raises(ValueError, match="not 'newest'"):
-        choose_checkpoints(run, "last,newest")
+        next(each_checkpoint(run, "last,newest"))
     with pytest.raises(ValueError, match=r"holds the steps \[10, 20, 30\], not 15"):
-        choose_checkpoints(run, "10,15")
+        next(each_checkpoint(run, "10,15"))
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint 20 cannot be used")
@@ -185,7 +182,7 @@ def test_a_checkpoint_that_cannot_be_read_is_left_out_of_several(run, tmp_path):
     for file in (damaged / "checkpoints" / "20").rglob("d/*"):
         file.write_bytes(b"")
     with pytest.warns(UserWarning, match="checkpoint 20 is left out"):
-        found = [t.run.checkpoint for t in each_checkpoint(damaged, ["10", "20", "30"])]
+        found = [t.run.checkpoint for t in each_checkpoint(damaged, "10,20,30")]
     assert found == ["10", "30"]
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="No checkpoint of"):
-        list(each_checkpoint(damaged, ["20"]))
+        list(each_checkpoint(damaged, "20"))

@@ -76,7 +76,7 @@ def test_what_is_no_known_folder_is_refused(tmp_path):
         (tmp_path / "nothing", {}, "is no local folder"),
         ("gs://bucket/model", {}, "is no local folder"),
         (tmp_path, {}, "neither config.json, as Hugging Face has, nor decoder.yml"),
-        (other, {}, "a model of type t5, which is not known; known are marian, m2m_100"),
+        (other, {}, "A model of type t5 is not known; known are marian, m2m_100"),
         (GOLDEN / "bert", {"source_language": "en"}, "of type bert, which has no languages"),
         (M2M100, {}, f"{M2M100}: This model needs source_language"),
     ]:

@@ -206,7 +206,7 @@ def test_the_model_among_several_files(tmp_path):
     with pytest.raises(ValueError, match=r"say in decoder\.yml which"):
         read_marian(folder)
     folder = copy_package(tmp_path / "b", decoder={"models": [MODEL, MODEL]})
-    with pytest.raises(ValueError, match="names 2 models and 2 vocab"):
+    with pytest.raises(ValueError, match="must name one model with two vocabularies"):
         read_marian(folder)
 
 

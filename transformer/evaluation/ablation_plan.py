@@ -8,7 +8,6 @@ from transformer.config import Config
 from transformer.config.python_files import explaining_errors, run_file
 from transformer.console import say
 
-Changes = Mapping[str, Any]  # {setting: value, or function of the base's configuration}
 STEP_SETTINGS = (  # they count steps, and go along with `training.num_train_steps`
     "optimizer.warmup_steps",
     "optimizer.decay_steps",
@@ -40,44 +39,31 @@ class Row:
         return ", ".join(changes) or "the base"
 
 
-def read_rows(path: str, base: Config, names: Sequence[str]) -> list[Row]:
-    """Returns the rows of a Python file with ROWS, and perhaps PUBLISHED, as `plan_rows` does.
+def read_rows(path: str, base: Config, names: Sequence[str] = ()) -> list[Row]:
+    """Returns the rows of a Python file with ROWS = {name: {setting: value}}, perhaps PUBLISHED.
 
-    Raises ValueError, which names the file.
+    A value may be a function of the base's configuration. names: of the rows, the first being what
+    the others are compared with; none for all. A row that is no other model than one before it, as
+    rounding can make it with a small base, is left out. Raises ValueError, which names the file,
+    for an unknown name, or a row whose settings cannot be used.
     """
     with explaining_errors(path):
-        module = run_file(path)
-        rows = getattr(module, "ROWS", None)
+        module, planned = run_file(path), []
+        rows, published = getattr(module, "ROWS", None), getattr(module, "PUBLISHED", {})
         if not isinstance(rows, Mapping) or not rows:
             raise ValueError('it must define ROWS = {"name": {"group.setting": value}}.')
-        return plan_rows(base, rows, names, getattr(module, "PUBLISHED", {}))
-
-
-def plan_rows(
-    base: Config,
-    rows: Mapping[str, Changes],
-    names: Sequence[str],
-    published: Mapping[str, Mapping[str, float]],
-) -> list[Row]:
-    """Returns the rows with these names, the first being what the others are compared with.
-
-    names: none for all. A row that is no other model than one before it, as rounding can make it
-    with a small base, is left out. Raises ValueError for an unknown name, or a row whose settings
-    cannot be used.
-    """
-    planned: list[Row] = []
-    for name in names or rows:
-        if name not in rows:
-            raise ValueError(f"there is no row '{name}'; the rows are {', '.join(rows)}.")
-        try:
-            config = base.with_values(rows[name]).validate()
-        except (AttributeError, TypeError, ValueError) as error:
-            raise ValueError(f"row {name}: {error}") from error
-        same = next((row.name for row in planned if row.config == config), None)
-        if same:
-            say(f"row {name} is left out: with this base it is the same as {same}")
-        else:
-            planned.append(Row(name, config, base.differences(config), published.get(name, {})))
+        for name in names or rows:
+            if name not in rows:
+                raise ValueError(f"there is no row '{name}'; the rows are {', '.join(rows)}.")
+            try:
+                config = base.with_values(rows[name]).validate()
+            except (AttributeError, TypeError, ValueError) as error:
+                raise ValueError(f"row {name}: {error}") from error
+            same = next((row.name for row in planned if row.config == config), None)
+            if same:
+                say(f"row {name} is left out: with this base it is the same as {same}")
+            else:
+                planned.append(Row(name, config, base.differences(config), published.get(name, {})))
     return planned
 
 

@@ -94,7 +94,8 @@ def translation_map(
         from_pieces = attention.source_pieces
     elif of == "decoder":  # column t is what predicts target token t reads: BOS, or token t - 1
         to_pieces = [*tokenizer.pieces([tokenizer.special.bos]), *attention.target_pieces[:-1]]
-    weights = _panels(getattr(attention, of), each_head)
+    weights = getattr(attention, of)
+    weights = weights if each_head else weights.mean(axis=1, keepdims=True)
     text = translator.source_tokenizer.join_pieces(source)
     return AttentionMap(text, translation.text, to_pieces, from_pieces, weights)
 
@@ -118,13 +119,9 @@ def self_attention_map(
     )
     stacks: Any = variables["intermediates"]
     weights = weights_of(stacks.get("encoder") or stacks["decoder"], "self_attention")
+    weights = weights if each_head else weights.mean(axis=1, keepdims=True)
     text = example if isinstance(example, str) else "image"
-    return AttentionMap(text, text, names, names, _panels(weights, each_head))
-
-
-def _panels(weights: np.ndarray, each_head: bool) -> np.ndarray:
-    """Returns [layers, N, T, S] as it is drawn: [layers, N or 1, T, S]."""
-    return weights if each_head else weights.mean(axis=1, keepdims=True)
+    return AttentionMap(text, text, names, names, weights)
 
 
 def _inputs(run: Run, example: str | np.ndarray) -> tuple[np.ndarray, list[str]]:

@@ -10,7 +10,6 @@ from transformer.evaluation.scores import Score, TaskScores, accuracy, plain_tab
 from transformer.inference.encoders import Classifier, Tagger
 
 MOST_IN_TABLE = 40  # classes, or pairs of them
-Entity = tuple[str, int, int]  # type, number of the first word, that behind the last
 
 
 def evaluate_classifier(
@@ -124,16 +123,15 @@ def score_labels(
     return scores
 
 
-def entities(labels: Sequence[str]) -> list[Entity]:
-    """Returns the entities that the labels of a text spell, as CoNLL's script reads them.
+def entities(labels: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Returns (type, first word, word behind the last) of each entity, as in CoNLL's script.
 
-    B-X begins an entity of type X. I-X continues one of the same type, or begins one if there is
-    none.
+    B-X begins an entity of type X. I-X continues one of the same type, or begins one.
 
     >>> entities("B-PER I-PER O I-ORG B-ORG I-PER".split())
     [('PER', 0, 2), ('ORG', 3, 4), ('ORG', 4, 5), ('PER', 5, 6)]
     """
-    spans: list[Entity] = []
+    spans: list[tuple[str, int, int]] = []
     kind, start = "", 0  # of the entity that is open; "": none is
     for place, label in enumerate([*labels, "O"]):
         prefix, _, name = label.partition("-")

@@ -48,10 +48,9 @@ PERPLEXITY_NOTE = (
 class ComparedRun(TaskScores):
     """A run and what it reached on a test set.
 
-    path: of the work directory, as it was given. config: with the search that was used.
-    num_parameters: of the model. vocabulary: a number that tells the target vocabulary from every
-    other, by whose tokens a perplexity counts; 0: there is none. segments: empty for other tasks
-    than translation. origin: as `results.origin` returns it.
+    path: as it was given. config: with the search that was used. vocabulary: a checksum of the
+    target vocabulary, by whose tokens a perplexity counts; 0: there is none. segments: empty for
+    other tasks than translation. origin: as `results.origin` returns it.
     """
 
     path: str
@@ -95,10 +94,7 @@ def compared_run(
 
 
 def saved_run(path: PathLike) -> ComparedRun:
-    """Returns a finished run of any task with the scores of its test split that training saved.
-
-    Raises ValueError if the folder holds no such scores.
-    """
+    """Returns a finished run of any task with the scores of its test split; raises ValueError."""
     workdir = WorkDir(path)
     record, segments = read_results(workdir, workdir.load_config().data.test_split)
     return compared_run(path, record, [Segment(**fields) for fields in segments])
@@ -134,7 +130,6 @@ class Comparison:
 
     @property
     def first(self) -> ComparedRun:
-        """The run with which the others are compared."""
         return self.runs[0]
 
     @cached_property
@@ -166,13 +161,10 @@ class Comparison:
         counts = {score.num_sentences for score in scores if score}
         return None not in scores and len(counts) == 1 and run.vocabulary == self.first.vocabulary
 
-    def differing_segments(
-        self, system: int, count: int = 5
-    ) -> dict[str, list[tuple[Segment, Segment]]]:
+    def differing_segments(self, system: int, count: int) -> dict[str, list[Any]]:
         """Returns {title: pairs} for the `count` largest differences of chrF in each direction.
 
-        system: the position of the other run, from 1. Each pair is the same sentence as the first
-        run and as the other translated it.
+        system: the position of the other run, from 1; a pair is (the first run's, the other's).
         """
         pairs = list(zip(self.first.segments, self.runs[system].segments, strict=True))
         pairs.sort(key=lambda pair: (pair[0].chrf - pair[1].chrf, pair[0].number))
@@ -226,7 +218,6 @@ class Comparison:
         return list(dict.fromkeys(scores + tests))
 
     def notes(self) -> list[str]:
-        """Returns what the p-values are, and what cannot be compared."""
         lines = [P_NOTE] if self.differences else []
         if self.differences and len(self.runs) > 2:
             lines.append(
@@ -236,7 +227,6 @@ class Comparison:
         return lines + perplexity_notes(self.tables()[0])
 
     def lines(self) -> list[str]:
-        """Returns what a person reads."""
         runs, differences, settings = self.tables()
         blocks = [plain_table(runs, "llr"), plain_table(differences, "llr")]
         blocks.append(plain_table(settings, "lr") or ["The runs have the same settings."])
@@ -244,7 +234,6 @@ class Comparison:
         return [*lines, *(f"{name}  {text}" for name, text in self.signatures()), *self.notes()]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what report.json holds of this comparison."""
         return {
             "version": transformer.__version__,
             "corpus": self.first.corpus,
@@ -260,7 +249,6 @@ class Comparison:
         }
 
     def save(self, workdir: WorkDir, name: str) -> epath.Path:
-        """Writes results/NAME/ of a work directory; returns the path of its report.json."""
         with phase("writing the report"):
             files = {"report.html": html_report.render_comparison(self)}
         return write_results(workdir, name, self.to_json(), files)
@@ -286,17 +274,11 @@ def check_comparable(config: Config, other: Config, name: str) -> None:
             )
 
 
-def compare_runs(
-    runs: Sequence[ComparedRun],
-    *,
-    num_bootstrap: int = NUM_BOOTSTRAP,
-    num_trials: int = NUM_TRIALS,
-) -> Comparison:
+def compare_runs(runs: Sequence[ComparedRun]) -> Comparison:
     """Compares each run with the first by the primary metric of the first, and by chrF2.
 
-    Runs of other tasks than translation are not tested. num_bootstrap, num_trials: number of
-    samples of the paired bootstrap and of the randomisation. Raises ValueError if the runs were
-    scored on different references.
+    Runs of other tasks than translation are not tested. Raises ValueError if the runs were scored
+    on different references.
     """
     untested = Comparison(runs)
     if not all(run.segments for run in runs):
@@ -312,20 +294,14 @@ def compare_runs(
     data = runs[0].config.data
     key, tokenize = data.selection_metric, data.bleu_tokenize
     metric, label = metric_and_label(key, tokenize=tokenize)
-    differences = paired_differences(
-        systems,
-        references[0],
-        {label: metric, "chrF2": CHRF()},
-        num_bootstrap=num_bootstrap,
-        num_trials=num_trials,
-    )
+    differences = paired_differences(systems, references[0], {label: metric, "chrF2": CHRF()})
     scored = []
     for run, texts in zip(runs, systems, strict=True):
         scores, own = run.scores, run.config.data
         if (own.selection_metric, own.bleu_tokenize) != (key, tokenize):
-            options = {"tokenize": tokenize, "num_bootstrap": num_bootstrap}
-            direction = run.primary.direction
-            scores = scores | {key: score_by(key, texts, references[0], direction, **options)}
+            sides = texts, references[0], run.primary.direction
+            score = score_by(key, *sides, tokenize=tokenize, num_bootstrap=NUM_BOOTSTRAP)
+            scores = scores | {key: score}
         scores = {name: scores[name] for name in (key, "chrf", "perplexity")}
         scored.append(dataclasses.replace(run, scores=scores))
     return Comparison(scored, differences)
@@ -335,9 +311,6 @@ def paired_differences(
     systems: Sequence[Sequence[str]],
     references: Sequence[Reference],
     metrics: Mapping[str, Metric],
-    *,
-    num_bootstrap: int,
-    num_trials: int,
 ) -> list[PairedDifference]:
     """Tests each system against the first by each metric; returns them system by system.
 
@@ -349,7 +322,7 @@ def paired_differences(
     streams, differences = reference_streams(references), []
     (names, bootstrap), (random_names, randomisation) = (
         PairedTest(named, metrics, streams, test_type=test_type, n_samples=num_samples)()
-        for test_type, num_samples in (("bs", num_bootstrap), ("ar", num_trials))
+        for test_type, num_samples in (("bs", NUM_BOOTSTRAP), ("ar", NUM_TRIALS))
     )
     for name, key in zip(metrics, names, strict=True):  # sacrebleu has names of its own
         both: list[list[Any]] = [list(results[key]) for results in (bootstrap, randomisation)]

@@ -244,29 +244,39 @@ def _score(
     **compute: Any,
 ) -> Iterator[Any]:
     """Yields the scores of each checkpoint; compute: dtype and batch_size, as of `restore`."""
-    task = run.load_config().task
-    if task_kind(task) == "translation":
+    config = run.load_config()
+    if task_kind(config.task) == "translation":
         if ensemble:
             translators = [Translator.from_checkpoints([run, *ensemble], checkpoint, **compute)]
         else:
-            translators = each_checkpoint(run, choose_checkpoints(run, checkpoint), **compute)
+            translators = each_checkpoint(run, checkpoint, **compute)
         for translator in translators:
             yield evaluate_translator(translator, examples.pairs, examples.title, **search)
     elif len(examples.sources):
         classifier = Classifier.from_checkpoint(run, checkpoint, **compute)
         yield evaluate_classifier(classifier, *examples[2:], examples.title)
     else:
-        yield TASKS[task].score_split(run, checkpoint, examples.name, corpus=corpus, **compute)
+        options = {"corpus": corpus or config.data.corpus, **compute}
+        yield TASKS[config.task].score_split(run, checkpoint, examples.name, **options)
 
 
-def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> Iterator[Translator]:
+def each_checkpoint(path: PathLike, text: str, **settings: Any) -> Iterator[Translator]:
     """Yields one and the same `Translator` with the parameters of each checkpoint in turn.
 
-    The programs compiled for the first checkpoint serve all. settings: dtype and batch_size, as
-    `restore` takes them. If there are several, one that cannot be read is left out with a warning.
-    Raises ValueError if none can be read.
+    The programs compiled for the first checkpoint serve all. text: names with commas between; "all"
+    stands for every saved step. settings: dtype and batch_size, as `restore` takes them. Of several
+    checkpoints, one that cannot be read is left out with a warning. Raises ValueError if none can
+    be read, or for what is no name of a checkpoint.
     """
-    translator = None
+    run, names = WorkDir(path), []
+    checkpoints = open_for_reading(run, run.load_config())
+    for name in map(str.strip, text.split(",")):
+        if name == "all":
+            names += map(str, checkpoints.steps())
+        else:
+            checkpoints.check(name)
+            names.append(name)
+    translator, names = None, list(dict.fromkeys(names))
     for name in names:
         try:
             restored = restore(path, name, tasks=Translator.tasks, **settings)
@@ -280,26 +290,6 @@ def each_checkpoint(path: PathLike, names: Sequence[str], **settings: Any) -> It
         yield translator
     if translator is None:
         raise ValueError(f"None of the checkpoints {', '.join(names)} can be read.")
-
-
-def choose_checkpoints(path: PathLike, text: str) -> list[str]:
-    """Returns the names in a list like "best,average:5,200"; "all" stands for every saved step.
-
-    A single name is left to `restore` to check. Raises ValueError if one of several is no name of
-    a checkpoint, or a step that the run at `path` has not saved.
-    """
-    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    if len(names) == 1 and names != ["all"]:
-        return names
-    run, chosen = WorkDir(path), []
-    checkpoints = open_for_reading(run, run.load_config())
-    for name in names:
-        if name == "all":
-            chosen += map(str, checkpoints.steps())
-        else:
-            checkpoints.check(name)
-            chosen.append(name)
-    return list(dict.fromkeys(chosen))
 
 
 def _save(save: Callable[..., epath.Path], *arguments: Any) -> None:

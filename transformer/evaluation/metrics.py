@@ -92,8 +92,8 @@ def bleu_metric(tokenize: str = "13a", *, lowercase: bool = False) -> BLEU:
 class MeanOverLines(Metric):
     """The mean over lines of a function of (translation, reference), as sacrebleu's metric.
 
-    A subclass of sacrebleu's `Metric` fills in these abstract methods, underscored as they are; in
-    return it has the same intervals and paired tests as BLEU.
+    With these abstract methods of sacrebleu's it has the same intervals and paired tests as BLEU.
+    facts: what the signature says, as {"unit": "line"}. best: of several references.
     """
 
     def __init__(
@@ -103,7 +103,6 @@ class MeanOverLines(Metric):
         facts: Mapping[str, str],
         best: Callable[[list[float]], float] = max,
     ) -> None:
-        """facts: what the signature says, as {"unit": "line"}. best: of several references."""
         super().__init__()
         self.function, self.label, self.facts, self.best = function, label, facts, best
 
@@ -130,11 +129,7 @@ class MeanOverLines(Metric):
 
 
 def line_error_rate(translation: str, reference: str) -> float:
-    """Returns 100 for a line that is not wholly right, else 0: the mean is SIGMORPHON's WER.
-
-    Where no line is wrong the bootstrap finds an interval of 0: of 1,000 lines the true rate may
-    still be 0.3% (the rule of three).
-    """
+    """Returns 100 for a line that is not wholly right, else 0: the mean is SIGMORPHON's WER."""
     return 100.0 * (translation != reference)
 
 
@@ -200,10 +195,7 @@ def score_by(
 
 
 def _comet_scores(model: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[float]:
-    """Yields the score of each (source, translation, reference) by a model of COMET.
-
-    model: a name at Hugging Face, or the path of a checkpoint.
-    """
+    """Yields the score of each row (source, translation, reference); model: a name, or a path."""
     model = str(Path(model).absolute()) if Path(model).exists() else model
     with tempfile.TemporaryDirectory() as folder:
         names = ("source", "translation", "reference")
@@ -218,15 +210,8 @@ def _comet_scores(model: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[
     yield from (row["COMET"] for row in scored)
 
 
-def secondary_scores(
-    translations: Sequence[str],
-    references: Sequence[Reference],
-    direction: str,
-    *,
-    tokenize: str = "13a",
-    num_bootstrap: int = 1,
-) -> list[Score]:
-    """Returns the scores that papers print besides BLEU and chrF2, each under its own name.
+def secondary_metrics(tokenize: str) -> dict[str, Metric]:
+    """Returns the metrics that papers print besides BLEU and chrF2, each under its own name.
 
     Lower-cased international BLEU is what t2t-bleu counts; it stands for the tokenised,
     compound-split BLEU of the Transformer's paper. What BLEU by `tokenize` is already is left out.
@@ -238,9 +223,7 @@ def secondary_scores(
             metrics[f"BLEU, {name}"] = bleu_metric(other)
     if "intl" in others and tokenize != "intl":
         metrics[f"BLEU, lower-cased, {others['intl']}"] = bleu_metric("intl", lowercase=True)
-    metrics["chrF2++"] = CHRF(word_order=2)
-    texts = translations, references, direction, num_bootstrap
-    return [score_with(name, metric, *texts) for name, metric in metrics.items()]
+    return metrics | {"chrF2++": CHRF(word_order=2)}
 
 
 def score_with(

@@ -40,22 +40,18 @@ FONTS = (
 )
 OTHER_SCORES = {"f1": "entity F1", "accuracy": "accuracy"}  # the first that a run has is drawn
 STYLE = {
-    "axes.edgecolor": INK,
     "axes.grid": True,
-    "axes.labelcolor": INK,
     "axes.titlesize": 10,
     "font.sans-serif": FONTS[:1],
     "font.size": 9,
     "grid.alpha": 0.15,
-    "grid.color": INK,
     "legend.frameon": False,
     "path.simplify_threshold": 1.0,  # a line of any length has about two points per pixel
     "svg.fonttype": "none",  # text stays text, in the page's font
     "svg.hashsalt": "",  # the same picture has the same ids every time
-    "text.color": INK,
     "text.parse_math": False,  # a "$" in a sentence begins no formula
-    "xtick.color": INK,
-    "ytick.color": INK,
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "grid.color", "text.color"), INK),
+    **dict.fromkeys(("xtick.color", "ytick.color"), INK),
 }
 
 

@@ -65,7 +65,7 @@ class Score:
         return f"{self.name} {self.figures}  ({self.direction}, {count})  {self.signature}"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields for a JSON file; a value that is not finite becomes null."""
+        """Returns the fields; a value that is not finite becomes null."""
         return asdict(self) | ({} if math.isfinite(self.value) else {"value": None})
 
     @classmethod
@@ -97,7 +97,6 @@ class TaskScores:
 
     @property
     def primary(self) -> Score:
-        """The score by which runs are compared first."""
         return next(iter(self.scores.values()))
 
     @property
@@ -115,15 +114,12 @@ class TaskScores:
         return f"{type(self).__name__}({self.corpus}, {self.checkpoint}: {figures})"
 
     def lines(self) -> list[str]:
-        """Returns one line per score, each with its signature."""
         return [str(score) for score in self.scores.values()]
 
     def scores_to_json(self) -> dict[str, Any]:
-        """Returns the scores for a JSON file, by their keys."""
         return {key: score.to_json() for key, score in self.scores.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what report.json holds."""
         return {
             "version": transformer.__version__,
             "checkpoint": self.checkpoint,

@@ -25,7 +25,8 @@ from transformer.evaluation.metrics import (
     bleu_metric,
     reference_streams,
     score_by,
-    secondary_scores,
+    score_with,
+    secondary_metrics,
 )
 from transformer.evaluation.plots import AttentionMap
 from transformer.evaluation.results import write_results
@@ -75,7 +76,6 @@ class Segment:
     other_references: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields for a JSON file."""
         return {
             key: value for key, value in vars(self).items() if key != "other_references" or value
         }
@@ -145,7 +145,6 @@ class Evaluation(TaskScores):
         return ordered[:count], ordered[count:][::-1][:count]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what report.json holds of this test set."""
         worst, best = self.worst_and_best()
         data = self.config.data
         return {
@@ -173,7 +172,6 @@ class Evaluation(TaskScores):
     def save(
         self, workdir: WorkDir, name: str, checkpoints: Sequence[TaskScores] = ()
     ) -> epath.Path:
-        """Writes results/NAME/, as that of all tasks does, with report.html and the segments."""
         record = self.to_json()
         record["checkpoints"] = [
             {"checkpoint": row.checkpoint, "step": row.step, **row.scores_to_json()}
@@ -207,8 +205,9 @@ def make_evaluation(
     """
     data, texts = config.data, text_sides(segments)
     direction, first = "-".join(data.languages), data.selection_metric
-    options = {"tokenize": data.bleu_tokenize, "num_bootstrap": num_bootstrap}
-    score = partial(score_by, direction=direction, **options)
+    score = partial(
+        score_by, direction=direction, tokenize=data.bleu_tokenize, num_bootstrap=num_bootstrap
+    )
     scores = {name: score(name, *texts) for name in dict.fromkeys((first, "bleu", "chrf"))}
     scores["perplexity"] = corpus_perplexity(
         [segment.reference_log_prob for segment in segments],
@@ -221,8 +220,7 @@ def make_evaluation(
     for name in further_metrics:
         kind = name.partition(":")[0]
         scores[name if kind in scores else kind] = score(name, *texts, sources=sources)
-    is_single_word = first == "line_error_rate"
-    unit = "characters" if is_single_word else word_unit(data.source_language)
+    unit = "characters" if first == "line_error_rate" else word_unit(data.source_language)
     lengths = [len(split_text(source, unit)) for source in sources]
     by_length = {}
     for name, (low, high) in LENGTHS.items():
@@ -233,7 +231,10 @@ def make_evaluation(
         config=config,
         scores=scores,
         segments=segments,
-        secondary=secondary_scores(*texts, direction, **options),
+        secondary=[
+            score_with(name, metric, *texts, direction, num_bootstrap)
+            for name, metric in secondary_metrics(data.bleu_tokenize).items()
+        ],
         outputs=describe_outputs(segments, config) | {"cut_sources": num_cut},
         length_unit=unit,
         by_length=by_length,

@@ -88,9 +88,7 @@ def _write(
         return [*said, check_ctranslate2(run, place)] if check else said
     kind = task_kind(run.config.task)
     if kind not in HUGGINGFACE:
-        raise ValueError(
-            f"No model of Hugging Face holds a run of {kind}: use the format safetensors."
-        )
+        raise ValueError(f"No model of Hugging Face holds {kind}: use the format safetensors.")
     name, write = HUGGINGFACE[kind]
     said = [f"{name} of Hugging Face", *write(model, Path(place))]
     return [*said, check_transformers(run, place)] if check else said

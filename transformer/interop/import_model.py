@@ -23,7 +23,7 @@ from transformer.interop.huggingface import bert, gpt2, vit
 from transformer.interop.huggingface.seq2seq import read_seq2seq
 from transformer.interop.marian import read_marian
 from transformer.interop.portable_model import PortableModel
-from transformer.interop.settings import read_settings
+from transformer.interop.settings import naming, read_settings
 from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
 from transformer.workdir import WorkDir
@@ -95,11 +95,8 @@ def read_folder(
     folder: PathLike, source_language: str = "", target_language: str = ""
 ) -> PortableModel:
     """Reads a folder of any system that is known; see `import_model` for arguments and errors."""
-    try:
+    with naming(folder):
         return _read_known(Path(folder), source_language, target_language)
-    except ValueError as error:
-        named = str(error) if str(folder) in str(error) else f"{folder}: {error}"
-        raise ValueError(named) from None
 
 
 def _read_known(folder: Path, *languages: str) -> PortableModel:
@@ -108,10 +105,7 @@ def _read_known(folder: Path, *languages: str) -> PortableModel:
     if not (folder / "config.json").is_file():
         if (folder / "decoder.yml").is_file():
             return read_marian(folder, *languages)
-        raise ValueError(
-            "It holds no model that is known: neither config.json, as Hugging Face has, nor "
-            "decoder.yml, as Marian has."
-        )
+        raise ValueError("It has neither config.json, as Hugging Face has, nor decoder.yml.")
     settings = read_settings(folder)
     kind = str(settings.get("model_type"))
     if kind in TRANSLATION:
@@ -120,10 +114,7 @@ def _read_known(folder: Path, *languages: str) -> PortableModel:
         raise ValueError("This is a work directory of this package, not a model of another system.")
     if kind not in ONE_STACK:
         known = ", ".join([*TRANSLATION, *ONE_STACK])
-        raise ValueError(
-            f"It holds a model of type {kind}, which is not known; known are {known}, and folders "
-            f"of Marian with decoder.yml."
-        )
+        raise ValueError(f"A model of type {kind} is not known; known are {known}.")
     if any(languages):
         raise ValueError(f"It holds a model of type {kind}, which has no languages.")
     return ONE_STACK[kind](folder)

@@ -34,9 +34,8 @@ from transformer.workdir import WorkDir
 
 PLATFORMS = "cpu", "tpu", "cuda"
 
-FlatParams = dict[str, Any]  # arrays or their shapes by name, see `flat_parameters`
-# (params, inputs [B, S], lengths [B]) -> (ids [B, T], scores [B])
-Translate = Callable[[FlatParams, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+# (arrays or shapes by name, inputs [B, S], lengths [B]) -> (ids [B, T], scores [B])
+Translate = Callable[[dict[str, Any], jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def export_program(restored: Run, folder: PathLike) -> str:
@@ -83,7 +82,7 @@ def export_program(restored: Run, folder: PathLike) -> str:
 
 
 def export_search(
-    model: Any, search: SearchOptions, params: FlatParams, start: Sequence[int]
+    model: Any, search: SearchOptions, params: dict[str, Any], start: Sequence[int]
 ) -> export.Exported:
     """Returns the search of `make_translate` for every batch size, source length and platform."""
     if model.config.attention == "fused":  # chooses its kernel by the devices of this process
@@ -108,7 +107,7 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
     extra = search.max_extra_length
 
     def translate(
-        params: FlatParams, inputs: jax.Array, lengths: jax.Array
+        params: dict[str, Any], inputs: jax.Array, lengths: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         nested = unflatten_dict(params, sep="/")
         variables, (num_rows, source_length) = {"params": nested}, inputs.shape

@@ -95,9 +95,7 @@ def read_marian(
         with np.load(model_file, allow_pickle=False) as archive:
             tensors = {name: archive[name] for name in archive.files}
     except Exception:  # numpy and zipfile raise ten types of error for damage
-        raise ValueError(
-            f"{model_file} is not a .npz file of Marian, or only a part of one; copy it again."
-        ) from None
+        raise ValueError(f"{model_file} is not a .npz file of Marian, or is damaged.") from None
     text = tensors.pop(SETTINGS, np.zeros(0, np.int8)).tobytes().rstrip(b"\0")
     settings = foreign.parse_settings(text, f"{SETTINGS} in {model_file}", yaml.safe_load)
     model_settings = _model_settings(model_file, settings, decoder)
@@ -129,17 +127,11 @@ def _files(folder: Path, decoder: Mapping[str, Any]) -> tuple[Path, list[Path]]:
         for names in lists
     )
     if len(vocabularies) != 2 or len(models) > 1:
-        raise ValueError(
-            f"{folder}/decoder.yml names {len(models)} models and {len(vocabularies)} "
-            f"vocabularies, and must name one model with two: of a source and a target."
-        )
+        raise ValueError(f"{folder}/decoder.yml must name one model with two vocabularies.")
     files = [file for file in models if file.exists()] or sorted(folder.glob("*.npz"))
     files = [file for file in files if file.name.endswith(BEST)] or files
     if len(files) != 1:
-        raise ValueError(
-            f"{folder} must hold one .npz file of Marian, or say in decoder.yml which of them is "
-            f"the model; it has {len(files)}."
-        )
+        raise ValueError(f"{folder} has {len(files)} .npz files; say in decoder.yml which to read.")
     return files[0], vocabularies
 
 

@@ -29,11 +29,12 @@ ACTIVATIONS = {
 
 @contextmanager
 def naming(file: PathLike) -> Generator[None]:
-    """Puts the name of a file before what a ValueError in the block says."""
+    """Puts the name of a file before what a ValueError in the block says, if it lacks that."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{file}: {error}") from None
+        named = str(error) if str(file) in str(error) else f"{file}: {error}"
+        raise ValueError(named) from None
 
 
 def read_settings(folder: PathLike, name: str = "config.json") -> dict[str, Any]:
@@ -93,9 +94,7 @@ class SettingsTable:
                 )
             )
         if refused:
-            raise ValueError(
-                f"{file} has settings that no model of this package has: {'; '.join(refused)}."
-            )
+            raise ValueError(f"{file}: no model of this package has {'; '.join(refused)}.")
         values = {ours: {**self.defaults, **given}[name] for name, ours in self.names.items()}
         return values | {"activation": ACTIVATIONS[values["activation"]]}
 

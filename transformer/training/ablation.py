@@ -43,11 +43,9 @@ class AblationTable:
 
     @property
     def has_seeds(self) -> bool:
-        """Whether rows have several runs, whose mean and standard deviation are shown."""
         return any(len(runs) > 1 for runs in self.runs)
 
     def cells(self) -> Table:
-        """Returns the table."""
         (primary, name), *others = self.comparison.first.names.items()
         tests = self.comparison.differences
         p_values = {test.system: f"{test.p_holm:.4f}" for test in tests[::-1]}  # by the first score
@@ -82,7 +80,6 @@ class AblationTable:
         return _mean(values, "+.2f") if values else "–"
 
     def notes(self) -> list[str]:
-        """Returns what the columns mean, and what else than the rows say differs between runs."""
         base, count = self.rows[0], len(self.rows) - 1
         if self.has_seeds:
             lines = ["±: standard deviation over the seeds; differences are between equal seeds."]
@@ -106,11 +103,9 @@ class AblationTable:
         return lines
 
     def lines(self) -> list[str]:
-        """Returns what a person reads."""
         return [*plain_table(self.cells(), "llr"), "", *self.notes()]
 
     def markdown(self) -> str:
-        """Returns table.md."""
         first = self.comparison.first
         signatures = self.comparison.signatures()[: len(first.scores)]
         notes = [*self.notes(), *(f"{name}: `{signature}`" for name, signature in signatures)]
@@ -122,7 +117,6 @@ class AblationTable:
         return "\n".join(lines) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what table.json holds."""
         rows = [
             {
                 "name": row.name,

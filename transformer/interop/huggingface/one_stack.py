@@ -61,15 +61,13 @@ def read_params(
                 f"of this package has two: import the model as it was before they were untied."
             )
         params[TABLE], model.scale_embedding = own, True
-    left = len(params[TABLE]) - num_tokens
-    if left < 0:
-        raise ValueError(
-            f"The tokenizer has {num_tokens} tokens, the model rows for {len(params[TABLE])}: they "
-            f"are not of one model."
-        )
+    rows = len(params[TABLE])
+    if rows < num_tokens:
+        raise ValueError(f"The tokenizer has {num_tokens} tokens, the model rows for {rows}.")
     params |= {name: params[name][:num_tokens] for name in (TABLE, BIAS) if name in params}
     # There can be more rows, so that their number is a multiple of 64.
-    return params, [f"{left} rows of the embedding stand for no token: left out."] if left else []
+    notes = [f"{rows - num_tokens} rows of the embedding stand for no token: left out."]
+    return params, notes if rows > num_tokens else []
 
 
 def write_params(

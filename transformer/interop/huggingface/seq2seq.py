@@ -161,9 +161,7 @@ def read_seq2seq_settings(folder: epath.Path) -> dict[str, Any]:
     if not is_count(settings.get("vocab_size")):
         lacking.append("vocab_size")
     if lacking:
-        raise ValueError(
-            f"{folder}/config.json lacks a number as {', '.join(lacking)}; restore it."
-        )
+        raise ValueError(f"{folder}/config.json lacks the number {', '.join(lacking)}.")
     if type(penalty) not in (int, float):
         raise ValueError(f"length_penalty must be a number, not {penalty!r}.")
     known = range(settings.get("decoder_vocab_size", settings["vocab_size"]))
@@ -252,10 +250,7 @@ def _name_tables(sharing: str, tensors: TensorFiles) -> None:
         names = [name for name in places if name in tensors]
         for other in names[1:]:
             if not np.array_equal(tensors[names[0]], tensors[other]):
-                raise ValueError(
-                    f"By config.json {names[0]} and {other} are one table, but they differ; "
-                    f"restore share_encoder_decoder_embeddings and tie_word_embeddings."
-                )
+                raise ValueError(f"By config.json {names[0]} is {other}, but they differ.")
         if names:
             tables[places[0]] = tensors.data[names[0]]
     for name in (name for places in TABLES[sharing].values() for name in places):

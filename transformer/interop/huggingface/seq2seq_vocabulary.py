@@ -64,10 +64,7 @@ def read_vocabulary(
     for number, token in added.items() if isinstance(added, dict) else ():
         piece = token.get("content") if isinstance(token, dict) else token
         if str(ids.get(str(piece))) != number:
-            raise ValueError(
-                f"{folder}/tokenizer_config.json gives {piece!r} the id {number}, its vocabulary "
-                f"another one: they are not of one model."
-            )
+            raise ValueError(f"{file} gives {piece!r} the id {number}, the vocabulary another.")
     source, target = (
         PieceListTokenizer(
             sentencepiece, pieces, [_chosen(flag, name, known)], _special_ids(pieces, settings)
@@ -172,10 +169,7 @@ def _by_id(file: epath.Path, ids: Mapping[str, Any], num_rows: int) -> list[str]
     if len(by_id) < len(ids) or not by_id or min(by_id) < 0:
         raise ValueError(f"{file} does not number pieces; restore the file.")
     if not max(by_id) < num_rows <= 2 * len(by_id) + 10_000:
-        raise ValueError(
-            f"{file}: the vocabulary has {1 + max(by_id)} pieces, the model rows for {num_rows}: "
-            f"they are not of one model."
-        )
+        raise ValueError(f"{file} has {1 + max(by_id)} pieces, the model rows for {num_rows}.")
     return [by_id.get(i, f"<unused {i}>") for i in range(num_rows)]
 
 

@@ -55,9 +55,7 @@ def _read(folder: PathLike, *older: str) -> tuple[str | list[str], dict[str, Any
         files = ["tokenizer.json"] if is_new else older
         texts = [(folder / file).read_bytes().decode() for file in files]
     except OSError:
-        raise ValueError(
-            f"{folder} holds no tokenizer: neither tokenizer.json nor {' and '.join(older)}."
-        ) from None
+        raise ValueError(f"{folder} holds neither tokenizer.json nor {older[0]}.") from None
     except UnicodeDecodeError:
         raise ValueError(f"{folder}: its tokenizer is not UTF-8; restore the file.") from None
     return texts[0] if is_new else texts, settings
@@ -109,9 +107,7 @@ def bert_json(
     """
     tokens = vocabulary.replace("\r\n", "\n").removesuffix("\n").split("\n")
     if missing := [name for name in BERT if name not in tokens]:
-        raise ValueError(
-            f"vocab.txt lacks {', '.join(missing)}: give that of a BERT model, a token per line."
-        )
+        raise ValueError(f"vocab.txt lacks {', '.join(missing)}: it is not that of a BERT model.")
     tokenizer = require("tokenizers").BertWordPieceTokenizer(
         {token: i for i, token in enumerate(tokens)},
         lowercase=lowercase,
@@ -131,9 +127,7 @@ def gpt2_json(vocabulary: str, merges: str, *, add_prefix_space: bool = False) -
     try:
         model = require("tokenizers").models.BPE(json.loads(vocabulary), pairs)
     except Exception:  # the library raises no other class
-        raise ValueError(
-            "vocab.json and merges.txt are not those of one GPT-2 vocabulary; restore the files."
-        ) from None
+        raise ValueError("vocab.json and merges.txt are not those of one GPT-2.") from None
     tokenizer = byte_level(model, add_prefix_space=add_prefix_space)
     if model.token_to_id(END) is not None:
         tokenizer.add_special_tokens([END])

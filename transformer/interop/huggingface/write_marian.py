@@ -4,7 +4,6 @@ Tokens keep their ids; columns of sinusoids become sin, sin, …, cos, cos, …,
 them.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,12 +120,13 @@ def _vocabulary_files(model: PortableModel, orders: Orders, num_positions: int) 
     """Returns vocab.json, target_vocab.json if there are two, and tokenizer_config.json."""
     source, target = ([*writing.vocabulary(tokenizer), "<pad>"] for tokenizer in model.tokenizers)
 
-    def numbered(pieces: Sequence[str], order: Sequence[int]) -> dict[str, int]:
-        return {pieces[i]: number for number, i in enumerate(order)}  # <pad> for an order of -1
-
-    files: dict[str, Any] = {"vocab.json": numbered(source, orders[0])}
+    vocabularies = [  # <pad> for an id of -1
+        {pieces[i]: number for number, i in enumerate(order)}
+        for pieces, order in zip((source, target), orders, strict=True)
+    ]
+    files: dict[str, Any] = {"vocab.json": vocabularies[0]}
     if source != target:
-        files["target_vocab.json"] = numbered(target, orders[1])
+        files["target_vocab.json"] = vocabularies[1]
     data, special = model.config.data, model.tokenizers[1].special
     files["tokenizer_config.json"] = {
         "tokenizer_class": "MarianTokenizer",

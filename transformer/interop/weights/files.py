@@ -73,10 +73,8 @@ def read_safetensors(path: Path) -> Readers:
         reason = str(error).removeprefix("Error while deserializing header: ")
         raise damaged(path, f"its header does not describe its content ({reason})") from None
     if wrong := [name for name, dtype in dtypes.items() if dtype not in DTYPES]:
-        raise TensorFileError(
-            f"{path}: the tensor {wrong[0]} is of type {dtypes[wrong[0]]}, which is not read: take "
-            f"a file of float32, float16 or bfloat16."
-        )
+        types = ", ".join(f"{name} of type {dtypes[name]}" for name in wrong[:3])
+        raise TensorFileError(f"{path}: take a file of float32, float16 or bfloat16, not {types}.")
 
     def read(name: str) -> np.ndarray:
         """Opens the file for one tensor: one that stays open holds in memory all that was read."""

@@ -137,19 +137,15 @@ def read(
     for name, group in groups.items():
         tensor = np.atleast_1d(tensors[name])
         if tensor.dtype.kind in "iub":
-            raise ValueError(
-                f"The tensor {name} is {tensor.dtype}: take the file of before quantisation."
-            )
+            raise ValueError(f"{name} is {tensor.dtype}: take the file of before quantisation.")
         tensor = tensor.T if group[0].transposed else tensor
         width, rest = divmod(tensor.shape[-1], len(group))
         if rest:
-            raise ValueError(
-                f"The tensor {name} {tensor.shape} does not divide into {len(group)} equal parts."
-            )
+            raise ValueError(f"{name} {tensor.shape} does not divide into {len(group)} parts.")
         for i, entry in enumerate(group):
             part = np.ascontiguousarray(tensor[..., i * width : (i + 1) * width], np.float32)
             if not np.isfinite(part).all():
-                raise ValueError(f"The tensor {name} has numbers that are NaN or infinite.")
+                raise ValueError(f"{name} has numbers that are NaN or infinite.")
             params[entry.ours] = change(entry.ours, part)
     return params
 
