@@ -451,6 +451,6 @@ def test_sentences_of_parts_are_those_of_one_array(tmp_path):
             assert np.array_equal(ours, theirs)
         assert np.array_equal(mapped.take(order[:2])[1], expected[int(order[1])])
         assert len(mapped.gather(order[:0])[0]) == 0
-    rows = {"pairs_per_row": np.array([1, 1]), "source_length": 200, "target_length": 200}
-    batches = [Batch.from_pairs(s, s, np.array([1, 0]), **rows) for s in (mapped, expected)]
+    rows = np.array([1, 1]), (200, 200)
+    batches = [Batch.from_pairs((s, s), np.array([1, 0]), *rows) for s in (mapped, expected)]
     assert_equal_arrays(*batches)
