@@ -54,10 +54,8 @@ def make_batch(workload: Workload, row_length: int) -> Batch:
         return Batch.from_arrays(inputs, targets)
     per_row = row_length // max(workload.source_length, workload.target_length)
     return Batch.from_pairs(
-        Ragged.from_lists(inputs.tolist()),
-        Ragged.from_lists(targets.tolist()),
+        (Ragged.from_lists(inputs.tolist()), Ragged.from_lists(targets.tolist())),
         np.arange(workload.num_sentences),
-        pairs_per_row=np.full(workload.num_sentences // per_row, per_row),
-        source_length=row_length,
-        target_length=row_length,
+        np.full(workload.num_sentences // per_row, per_row),
+        (row_length, row_length),
     )

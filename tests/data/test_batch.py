@@ -13,9 +13,8 @@ def test_batch_as_in_its_example():
     run on from one sentence to the next: the example of `Batch`, and two more rows."""
     source = Ragged.from_lists([[8, EOS], [5, 6, EOS], [7, 8, 9, EOS]])
     target = Ragged.from_lists([[9, 9, EOS], [7, EOS], [4, EOS]])
-    shape = {"source_length": 6, "target_length": 6}
-    rows = {"pairs_per_row": np.array([2, 0, 1]), **shape}
-    batch = Batch.from_pairs(source, target, np.array([1, 0, 2]), **rows)
+    per_row = np.array([2, 0, 1])
+    batch = Batch.from_pairs((source, target), np.array([1, 0, 2]), per_row, (6, 6))
     empty = [PAD] * 6
     assert {name: array.tolist() for name, array in batch._asdict().items()} == {
         "inputs": [[5, 6, EOS, 8, EOS, PAD], empty, [7, 8, 9, EOS, PAD, PAD]],
@@ -33,10 +32,8 @@ def test_arrays_of_one_pair_per_row_are_the_same_batch():
     would compile another program."""
     source, target = [[5, 6, EOS], [], [7, EOS]], [[8, EOS], [], [9, 9, EOS]]
     arrays = [[ids + [PAD] * (4 - len(ids)) for ids in side] for side in (source, target)]
-    packed = Batch.from_pairs(
-        *map(Ragged.from_lists, (source, target)), np.arange(3),
-        pairs_per_row=np.ones(3, int), source_length=4, target_length=4,
-    )  # fmt: skip
+    sides = [*map(Ragged.from_lists, (source, target))]
+    packed = Batch.from_pairs(sides, np.arange(3), np.ones(3, int), (4, 4))
     for a, b in zip(Batch.from_arrays(*arrays), packed, strict=True):
         assert np.array_equal(a, b) and a.dtype == np.int32
     for array in Batch.zeros(3, 5):

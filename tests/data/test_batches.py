@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.helpers.control_ids import EOS
+from transformer.data.rows import epoch_plan
 from transformer.data.rows.bpe_dropout import SubwordDropout
 from transformer.data.rows.images import ImageBatches
 from transformer.data.rows.lm_batches import Windows
@@ -14,26 +14,24 @@ from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 
 TEXT = [f"{i} the cat of my neighbours sleeps upon the mattress"[: 20 + i % 30] for i in range(200)]
 TOKENIZER = SentencePieceTokenizer.train(TEXT, 340)
+IDS = Ragged.encode(TOKENIZER, TEXT)
 
 
-def sentences(num, longest, seed=0):
-    rng = np.random.default_rng(seed)
-    return Ragged.from_lists(
-        [[i + 10, *[5] * rng.integers(0, longest - 1), EOS] for i in range(num)]
-    )
+@pytest.fixture(autouse=True)
+def several_blocks(monkeypatch):
+    """Those of `epoch_plan`, of which the others are planned apart."""
+    monkeypatch.setattr(epoch_plan, "BLOCK_PAIRS", 120)
+    monkeypatch.setattr(epoch_plan, "SAMPLE_PAIRS", 100)
 
 
-def packed(seed, num=200):
-    sides = sentences(num, 20), sentences(num, 20, 1)
-    return PackedBatches(*sides, row_length=32, rows_per_batch=8, seed=seed)
+def packed(seed, num=200, **options):
+    sides, rows = [IDS.take(np.arange(num))] * 2, dict(row_length=64, rows_per_batch=8)
+    return PackedBatches(*sides, **rows, seed=seed, **options)
 
 
 def with_dropout(seed):
-    sides = [Ragged.encode(TOKENIZER, TEXT)] * 2
-    dropout = SubwordDropout([TOKENIZER] * 2, 0.2, sides, seed)
-    return PackedBatches(
-        *sides, row_length=64, rows_per_batch=8, seed=seed, subword_dropout=dropout
-    )
+    dropout = SubwordDropout([TOKENIZER] * 2, 0.2, [IDS] * 2, seed)
+    return packed(seed, subword_dropout=dropout)
 
 
 def images(seed, num=50, **changes):
@@ -47,9 +45,7 @@ BATCHES = {
     "one pair": lambda seed: packed(seed, 1),
     "subword dropout": with_dropout,
     "masked": lambda seed: MaskedBatches(packed(seed), rate=0.3, vocab_size=300, seed=seed),
-    "windows": lambda seed: Windows(
-        np.arange(300, dtype=np.int32), start=2, length=10, rows_per_batch=4, seed=seed
-    ),
+    "windows": lambda seed: Windows(IDS.flat, start=2, length=10, rows_per_batch=4, seed=seed),
     "images": images,
     "one image": lambda seed: images(seed, 1),
     "changed images": lambda seed: images(seed, flip=True, crop_padding=1),

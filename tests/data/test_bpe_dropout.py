@@ -1,15 +1,14 @@
 """bpe_dropout.py: words in other pieces, as likely as in the paper's algorithm."""
 
-import io
 from collections import Counter
 
 import numpy as np
 import pytest
-import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from tests.helpers.control_ids import UNK
 from tests.helpers.packed_pairs import epoch_of
+from tests.helpers.sentencepiece_models import train_model
 from transformer.data.rows.bpe_dropout import BpeDropout, SubwordDropout, have_room, random_keys
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
@@ -22,16 +21,6 @@ TEXT = [f"the cat no. {i} sat on the mattress, über {i * 7 % 101} Mäuse" for i
 @pytest.fixture(scope="module")
 def tokenizer():
     return SentencePieceTokenizer.train(TEXT, 400)
-
-
-def trained(**options):
-    """The bytes of a SentencePiece model with other options than ours."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT), model_writer=model, vocab_size=60, minloglevel=2,
-        pad_id=0, bos_id=1, eos_id=2, unk_id=3, **options,
-    )  # fmt: skip
-    return model.getvalue()
 
 
 def segmentations(pieces, score, rate):
@@ -54,7 +43,7 @@ def test_segmentations_are_as_likely_as_in_the_paper(tokenizer, rate):
     words, number = ["the", "cat", "über", "Mäuse", "mattress"], 8_000
     ids = [tokenizer.encode([word])[0][:-1] for word in words]
     many = Ragged.from_lists([word for word in ids for _ in range(number)])
-    segmented = BpeDropout(tokenizer.model, rate)(many, random_keys((0,), (len(many),)))
+    segmented = BpeDropout(tokenizer, rate)(many, random_keys((0,), (len(many),)))
     for nth, word in enumerate(words):
         expected = segmentations(list("▁" + word), score, rate)
         drawn = Counter(
@@ -67,22 +56,11 @@ def test_segmentations_are_as_likely_as_in_the_paper(tokenizer, rate):
             assert abs(drawn.get(pieces, 0) - probability) < margin, (pieces, probability)
 
 
-def test_a_sentence_and_its_key_alone_say_what_is_drawn(tokenizer):
-    """Catches draws that depend on the other words of a batch, as on another number of hosts."""
-    bpe, sentences = BpeDropout(tokenizer.model, 0.3), Ragged.encode(tokenizer, TEXT)
-    keys = random_keys((0,), (len(TEXT),))
-    together = bpe(sentences, keys)
-    order = np.random.default_rng(0).permutation(len(TEXT))[:50]
-    apart = bpe(sentences.take(order), keys[order])
-    assert all(np.array_equal(together[i], apart[n]) for n, i in enumerate(order))
-    assert any(not np.array_equal(together[i], sentences[i]) for i in order)
-
-
 def test_what_bpe_does_not_merge_stays():
     """Catches tags that fall apart, and bytes or UNK that are lost or become other text."""
     tokenizer = SentencePieceTokenizer.train(TEXT, 400, tags=["<2de>"])
     sentences = Ragged.from_lists([[*tokenizer.encode(["<2de> cat 🙂 cat"])[0], UNK], [UNK]])
-    segmented = BpeDropout(tokenizer.model, 0.5)(sentences, random_keys((1,), (2,)))
+    segmented = BpeDropout(tokenizer, 0.5)(sentences, random_keys((1,), (2,)))
     assert segmented[0][0] == sentences[0][0] and tokenizer.pieces(segmented[0])[0] == "▁<2de>"
     assert segmented[0][-1] == UNK and segmented[1].tolist() == [UNK]
     assert tokenizer.decode(segmented[0][:-1]) == "<2de> cat 🙂 cat"
@@ -90,10 +68,10 @@ def test_what_bpe_does_not_merge_stays():
 
 def test_pieces_may_go_beyond_spaces():
     """Catches words cut where a vocabulary has pieces such as "▁the▁cat"."""
-    model = trained(model_type="bpe", split_by_whitespace=False)
+    model = train_model(TEXT, 60, model_type="bpe", split_by_whitespace=False)
     tokenizer = SentencePieceTokenizer(model)
     sentences, keys = Ragged.encode(tokenizer, TEXT), random_keys((0,), (len(TEXT),))
-    segmented = BpeDropout(model, 0.05)(sentences, keys)
+    segmented = BpeDropout(tokenizer, 0.05)(sentences, keys)
     assert [tokenizer.decode(segmented[i]) for i in range(len(TEXT))] == TEXT
     pieces = {piece for i in range(len(TEXT)) for piece in tokenizer.pieces(segmented[i])}
     assert any("▁" in piece[1:] for piece in pieces)
@@ -102,7 +80,7 @@ def test_pieces_may_go_beyond_spaces():
 def test_vocabularies_without_merges_are_refused(tokenizer):
     """Catches a unigram model that is segmented as if it were BPE, and characters in silence."""
     with pytest.raises(ValueError, match=r"subword_dropout drops merges of BPE.*model_type=bpe"):
-        BpeDropout(trained(model_type="unigram"), 0.1)
+        BpeDropout(SentencePieceTokenizer(train_model(TEXT, 60)), 0.1)
     with pytest.raises(ValueError, match=r"needs SentencePiece on both sides.*CharacterTokenizer"):
         SubwordDropout([tokenizer, CharacterTokenizer("ab")], 0.1, [], 0)
 
@@ -142,14 +120,11 @@ def pairs_of(batches, epoch=0):
 
 
 def test_every_epoch_shows_every_pair_in_other_pieces():
-    """Catches pairs that are cut, lost or altered, and draws that repeat from epoch to epoch."""
+    """Catches pairs that are cut, lost or altered, and the same random numbers in every epoch or
+    on both sides."""
     batches = batches_of()
     shown = [BEST, *(pairs_of(batches, epoch) for epoch in range(3))]
     assert all(len(a & b) < 30 for i, a in enumerate(shown) for b in shown[:i])
-
-
-def test_both_sides_are_drawn_apart():
-    """Catches the same random numbers for source and target."""
     pairs = epoch_of(batches_of(texts=(TARGETS, TARGETS)), 0)
     assert sum(source == target for source, target in pairs) < 30
 

@@ -6,7 +6,6 @@ import sys
 import pytest
 import tokenizers as library
 
-from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers
 from transformer.data.tokenizers.huggingface import HuggingFaceTokenizer, train_byte_level
 from transformer.interop.huggingface.tokens import (
     BERT,
@@ -24,17 +23,11 @@ uber 日 ##e \u00e9 É""".replace(" ", "\n")
 MERGES_TXT = "#version: 0.2\nt h\nth e\nĠ c\na t\nĠc at\n# #\nĊ Ċ\n"
 HARD = [
     *("", " ", "  The   cat  ", "The\tcat\u00a0sat", "日本 cat 日 本", "😀😀 cat😀", "ﬁne ① Ⅳ ½"),
-    *(
-        "e\u0301le\u0300ve ÉLÈVE",
-        "\u200bcat\u200d",
-        "\ufeffcat",
-        "The cat\n",
-        "a\nb\n\n\nc",
-        "\r\n",
-    ),
+    *("e\u0301le\u0300ve ÉLÈVE", "\u200bcat\u200d", "\ufeffcat", "The cat\n", "a\nb\n\n\nc"),
+    "\r\n",
     *("x\x00y", "...!!", "isn't it , ' s", "I'll've", "Über ß ç", "\u2028", "x" * 150, "[UNK] a"),
     *("  lead", "tail  ", "ǅ ﬀ İ", "##s", "## cats", "Ġ", "Ċ"),
-]
+]  # fmt: skip
 SPECIAL = ["[SEP] a", "[CLS]", "[MASK]", "[PAD]", "<|endoftext|>", "<pad>", "<s>", "</s>", "<unk>"]
 
 
@@ -89,42 +82,21 @@ def test_ids_are_those_of_the_file(bert, gpt2):
     assert {*gpt2.special} == {gpt2.vocab_size - 1} and gpt2.special.silent == []
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2"])
-def test_no_text_becomes_a_control_id(name, request):
-    """Catches "[SEP]" in a text that ends it, as it does in transformers."""
-    tokenizer = request.getfixturevalue(name)
-    pad, bos, eos, _, mask = tokenizer.special
-    starts = [bos] if name == "bert" else []
-    for text, ids in zip(HARD + SPECIAL, tokenizer.encode(HARD + SPECIAL), strict=True):
-        assert [i for i in ids if i in (pad, bos, eos, mask)] == [*starts, eos], text
-        assert ids[: len(starts)] == starts and ids[-1] == eos
-    with pytest.raises(ValueError, match="not a single one"):
-        tokenizer.encode("text")
-
-
 def test_gpt2_gives_texts_back_with_their_line_breaks(bert, gpt2):
     """Catches lines that are joined, and a control token in a continuation."""
     assert gpt2.line_breaks_are_text and not bert.line_breaks_are_text
     for text in HARD + SPECIAL:
-        (ids,) = gpt2.encode([text])
-        assert gpt2.decode([*ids, *ids]) == text == gpt2.join_pieces(text)
+        assert gpt2.decode(gpt2.encode([text])[0]) == text == gpt2.join_pieces(text)
     assert gpt2.decode(gpt2.encode(["\ud83d"])[0]) == "\ufffd"
     (ids,) = bert.encode(["the cat"])
-    pad, bos, eos, _, mask = bert.special
-    assert bert.decode([*ids[:-1], pad, mask, eos, *ids]) == "the cat"
-    assert gpt2.decode([]) == bert.decode([bos, eos]) == ""
+    assert bert.decode([*ids[:-1], bert.special.mask]) == "the cat"
 
 
-def test_the_file_is_one_of_tokenizers_and_survives(bert, gpt2, tmp_path):
-    """Catches a file that loses its control ids, or that another program reads with other ids."""
+def test_the_text_is_a_file_of_tokenizers(bert, gpt2):
+    """Catches a file that another program reads with other ids."""
     for tokenizer, end in ((bert, []), (gpt2, [gpt2.special.eos])):
-        save_tokenizers(tmp_path, tokenizer, tokenizer)
-        again, _ = load_tokenizers(tmp_path)
-        expected = tokenizer.encode(HARD)
-        assert again.encode(HARD) == expected and again.to_bytes() == tokenizer.to_bytes()
-        assert again.special == tokenizer.special
         other = library.Tokenizer.from_str(tokenizer.text)
-        assert [[*other.encode(text).ids, *end] for text in HARD] == expected
+        assert [[*other.encode(text).ids, *end] for text in HARD] == tokenizer.encode(HARD)
 
 
 def test_added_tokens_and_other_settings_of_a_file(bert):
@@ -150,7 +122,7 @@ def test_added_tokens_and_other_settings_of_a_file(bert):
     assert with_control_tokens(json.dumps(untyped), BERT).encode(HARD) == bert.encode(HARD)
 
 
-def test_what_is_no_such_file_is_refused_in_one_sentence(bert, gpt2):
+def test_what_is_no_such_file_is_refused_in_one_sentence():
     """Catches a stack trace of Rust, and ids that are not ours."""
     unigram = library.Tokenizer(library.models.Unigram([("a", 0.0)], 0)).to_str()
     with pytest.raises(ValueError, match=r"^[^\n]*not Unigram[^\n]*\.$"):
@@ -162,11 +134,9 @@ def test_what_is_no_such_file_is_refused_in_one_sentence(bert, gpt2):
     for files in (("{", MERGES_TXT), (gpt2_files()[0], "no merge"), (gpt2_files()[0], "a b c")):
         with pytest.raises(ValueError, match=r"^vocab.json and merges.txt [^\n]*\.$"):
             gpt2_json(*files)
-    whole = gpt2.to_bytes()
     foreign = bert_json(VOCAB_TXT).encode()  # other ids around a text
-    for data in (b"", b"{}", b"\xff", b"[" * 100_000, whole[:-9], whole[:99], foreign):
-        with pytest.raises(ValueError, match=r"^[^\n]*\.$"):
-            HuggingFaceTokenizer.from_bytes(data)
+    with pytest.raises(ValueError, match=r"^[^\n]*\.$"):
+        HuggingFaceTokenizer.from_bytes(foreign)
 
 
 def test_without_the_library_the_extra_is_named(bert, monkeypatch):

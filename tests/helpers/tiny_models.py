@@ -59,12 +59,6 @@ def sentence(rng: np.random.Generator, length: int) -> list[int]:
 def make_batch(rows: Sequence[Sequence[Pair]], source_length: int, target_length: int) -> Batch:
     """Packs rows of (source ids, target ids); an empty row is padding."""
     pairs = [pair for row in rows for pair in row]
-    source, target = (Ragged.from_lists([pair[side] for pair in pairs]) for side in (0, 1))
-    return Batch.from_pairs(
-        source,
-        target,
-        np.arange(len(pairs)),
-        pairs_per_row=np.array([len(row) for row in rows]),
-        source_length=source_length,
-        target_length=target_length,
-    )
+    sides = [Ragged.from_lists(pair[side] for pair in pairs) for side in (0, 1)]
+    per_row = np.array([len(row) for row in rows])
+    return Batch.from_pairs(sides, np.arange(len(pairs)), per_row, (source_length, target_length))

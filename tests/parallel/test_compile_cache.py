@@ -9,7 +9,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache as jax_cache
 
 from tests.helpers.scripts import run_python
-from transformer.parallel import compile_cache
+from transformer.parallel import devices
 
 OPTIONS = (
     "jax_compilation_cache_dir",
@@ -19,9 +19,9 @@ OPTIONS = (
 )
 PROGRAM = """
 import jax, sys
-from transformer.parallel import compile_cache
-compile_cache.MIN_COMPILE_SECONDS = 0
-compile_cache.turn_on(lambda text: print(text, file=sys.stderr))
+from transformer.parallel import devices
+devices.MIN_COMPILE_SECONDS = 0
+devices.keep_compiled_programs(lambda text: print(text, file=sys.stderr))
 events = []
 jax.monitoring.register_event_listener(lambda name, **_: events.append(name))
 jax.jit(lambda x: (x @ x).sum())(jax.numpy.ones((8, 8)))
@@ -49,7 +49,7 @@ def turn_on(named=None):
     """Turns the cache on, given the folder that JAX names; returns (its folder, what was said)."""
     said = []
     jax.config.update("jax_compilation_cache_dir", named)
-    compile_cache.turn_on(said.append)
+    devices.keep_compiled_programs(said.append)
     return jax.config.jax_compilation_cache_dir, "".join(said)
 
 
@@ -97,7 +97,7 @@ def test_programs_that_were_not_used_for_longest_make_room(monkeypatch):
         jax.jit(lambda x: x + constant)(np.zeros(3, np.float32)).block_until_ready()
         return {path.name for path in folder.glob("*-cache")}
 
-    monkeypatch.setattr(compile_cache, "MIN_COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr(devices, "MIN_COMPILE_SECONDS", 0.0)
     folder = pathlib.Path(turn_on()[0])
     (folder / "killed-cache").write_bytes(b"x")  # as a process leaves it that is killed just then
     autotuned = folder / "xla_gpu_per_fusion_autotune_cache_dir" / "x"  # as XLA writes it on a GPU

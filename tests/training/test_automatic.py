@@ -152,7 +152,7 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     with pytest.raises(ZeroDivisionError):
         transformer.train(own_text, tmp_path / "run", verbose=False, **options)
     assert WorkDir(tmp_path / "run").load_config() == config
-    for name in ("compile_cache", "describe_compiled"):
+    for name in ("keep_compiled_programs", "describe_compiled"):
         monkeypatch.setattr(startup_summary, name, MagicMock())
     startup_summary.describe_run(own_text, str(tmp_path / "run"), "")
     assert "steps       10\n" in f"{capfd.readouterr().err}\n"

@@ -96,9 +96,9 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     import jax  # late: wrong flags need not wait for it
 
     from transformer.model.costs import fits_a_core
-    from transformer.parallel import compile_cache, devices, hosts
+    from transformer.parallel import devices, hosts
 
-    compile_cache.turn_on(say)
+    devices.keep_compiled_programs(say)
     if evaluated and task_kind(evaluated.task) == "translation" and fits_a_core(evaluated.model):
         devices.use_cores_as_devices(num_cores())
     who = "all other hosts"

@@ -106,14 +106,9 @@ def weights_of(blocks: dict[str, Any], sublayer: str) -> np.ndarray:
 
 def one_pair_per_row(source: Ragged, target: Ragged, indices: np.ndarray, length: int) -> Batch:
     """Returns a `Batch` of the pairs `indices`, padded to `length`; -1 is a row without a pair."""
-    return Batch.from_pairs(
-        source,
-        target,
-        indices[indices >= 0],
-        pairs_per_row=(indices >= 0).astype(int),
-        source_length=length,
-        target_length=length,
-    )
+    is_pair = indices >= 0
+    shape = (length, length)
+    return Batch.from_pairs((source, target), indices[is_pair], is_pair.astype(int), shape)
 
 
 def pad_rows(rows: list[np.ndarray], tokenizer: Tokenizer, ids: Ragged) -> PerToken:

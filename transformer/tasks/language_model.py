@@ -128,7 +128,7 @@ class LanguageModelTask(PlainTextTask):
         return self.evaluate_loss(params), ["\n".join(f"    {line}" for line in text.split("\n"))]
 
     def training_contents(self) -> list[np.ndarray]:
-        return [self.training_batches.ids]
+        return [self.training_batches.ids[: self.training_batches.num_ids + 1]]
 
     @property
     def cost_per_step(self) -> StepCost:

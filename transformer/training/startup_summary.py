@@ -12,8 +12,7 @@ from transformer.config import Config
 from transformer.console import format_seconds, phase, quantity, say
 from transformer.exit_codes import DONE
 from transformer.model.costs import StepCost
-from transformer.parallel import compile_cache
-from transformer.parallel.devices import find_chip
+from transformer.parallel.devices import find_chip, keep_compiled_programs
 from transformer.parallel.mapping import Parallel, make_parallel
 from transformer.parallel.topology import topology_devices
 from transformer.registry import TASKS, task_kind
@@ -142,7 +141,7 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
     topology: a TPU slice to compile for, as "v5litepod-16", which needs neither a TPU nor the text;
     "" for the devices of this machine.
     """
-    compile_cache.turn_on(say)
+    keep_compiled_programs(say)
     if topology:
         step = make_step_without_data(config, make_parallel(config, topology_devices(topology)))
         cost = TASKS[config.task].cost_without_data(config)

@@ -1,5 +1,6 @@
 """`Batch`: sentence pairs in rows of fixed length, as the models read them."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -67,23 +68,20 @@ class Batch(NamedTuple):
     @classmethod
     def from_pairs(
         cls,
-        source: Ragged,
-        target: Ragged,
+        sides: Sequence[Ragged],
         indices: np.ndarray,
-        *,
         pairs_per_row: np.ndarray,
-        source_length: int,
-        target_length: int,
+        shape: tuple[int, int],
     ) -> Self:
-        """Returns the sentence pairs `indices` one after another in rows.
+        """Returns the sentence pairs `indices` one after another in rows of shape (S, T).
 
-        pairs_per_row [B]: how many of them each row takes; S = source_length, T = target_length.
-        The sentences of each row must fit these lengths.
+        sides: sources and targets. pairs_per_row [B]: how many pairs each row takes; they must fit.
         """
-        return cls(
-            *_fill_rows(source, indices, pairs_per_row, source_length),
-            *_fill_rows(target, indices, pairs_per_row, target_length),
+        source, target = (
+            _fill_rows(side, indices, pairs_per_row, length)
+            for side, length in zip(sides, shape, strict=True)
         )
+        return cls(*source, *target)
 
 
 def _fill_rows(

@@ -1,7 +1,4 @@
-"""Packs sentence pairs into rows of a fixed length on either side: bin packing in two dimensions.
-
-It works on all rows at once, in NumPy: a million pairs take a second or two.
-"""
+"""Packs sentence pairs into rows: bin packing in two dimensions, of a million pairs in a second."""
 
 import math
 
@@ -18,10 +15,10 @@ PATIENCE = 16  # trials of every overfull row, within which the overflow must ha
 def fewest_rows(
     lengths: np.ndarray, shape: tuple[int, int], unit: int, rng: Generator
 ) -> tuple[int, np.ndarray]:
-    """Returns (a number of rows that holds all pairs, the row of each pair), as of `pack`.
+    """Returns (a multiple of `unit` of rows that holds all pairs, the row of each), as of `pack`.
 
-    The number is a multiple of `unit`. It begins at 0.5% above what would hold every token, and
-    while pairs are left over it grows by an eighth of what they would fill, 0.5% at least.
+    It begins at 0.5% above what would hold every token, and while pairs are left over it grows by
+    an eighth of what they would fill, 0.5% at least.
     """
     num_units = math.ceil(1.005 * (lengths.sum(1) / shape).max() / unit)
     row_of = pack(lengths, shape, num_units * unit, rng)
@@ -101,7 +98,7 @@ def _longest_first(pairs: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 class _OverfullRows:
-    """Rows that hold pairs at places, some rows perhaps more than fit.
+    """Rows as `_deal` filled them, and the pairs left over on the emptiest of them.
 
     pair_at [places, rows]: the pair at each place of each row, or -1. lengths [2, pairs + 1] has
     the length 0 at its end, which -1 finds. load [2, rows]: the tokens of a row on either side.
@@ -110,7 +107,6 @@ class _OverfullRows:
     def __init__(
         self, lengths: np.ndarray, shape: tuple[int, int], row_of: np.ndarray, num_rows: int
     ) -> None:
-        """Takes rows as `_deal` filled them, and puts the pairs left over on the emptiest rows."""
         shares, row_of = lengths / np.array(shape)[:, None], row_of.copy()
         load = np.stack([np.bincount(row_of + 1, share, num_rows + 1)[1:] for share in shares])
         left_over = _longest_first(np.flatnonzero(row_of < 0), shares.max(0))

@@ -26,12 +26,18 @@ STEP = 0x9E3779B97F4A7C15  # between the keys of a word's merges; 2⁶⁴ / gold
 
 
 class BpeDropout:
-    """Segments sentences at random: `BpeDropout(model, rate)(sentences, keys)`."""
+    """Segments sentences at random: `BpeDropout(tokenizer, rate)(sentences, keys)`."""
 
-    def __init__(self, model: bytes, rate: float) -> None:
-        """Takes a SentencePiece model and p, above 0; raises ValueError if it is none of BPE."""
+    def __init__(self, tokenizer: Tokenizer, rate: float) -> None:
+        """Takes the vocabulary and p, above 0; raises ValueError unless it is SentencePiece BPE."""
+        if not isinstance(tokenizer, SentencePieceTokenizer):
+            raise ValueError(
+                f"data.subword_dropout={rate} needs SentencePiece on both sides, not a "
+                f"{type(tokenizer).__name__}: set data.subword_dropout=0, or "
+                f"tokenizer.kind=sentencepiece."
+            )
         # pyrefly: ignore[missing-attribute]: protobuf makes the class when it is imported
-        spec = sentencepiece_model_pb2.ModelProto.FromString(model)
+        spec = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.model)
         if spec.trainer_spec.model_type != spec.trainer_spec.BPE:
             raise ValueError(
                 "data.subword_dropout drops merges of BPE, and this SentencePiece model is none of "
@@ -61,7 +67,12 @@ class BpeDropout:
         self._piece_of_rank = np.array([ids[piece] for piece in by_score], np.int32)
 
     def __call__(self, sentences: Ragged, keys: np.ndarray) -> Ragged:
-        """Returns other segmentations of the same sentences; keys: a random uint64 of each."""
+        """Returns other segmentations of the same sentences; keys: a random uint64 of each.
+
+        A word of c characters in s pieces takes c - s merges without dropout. Where the best merge
+        is dropped before none of them, which is known without merging, it stays as it is; for
+        p = 0.1 two words of three do.
+        """
         if not len(sentences):
             return sentences
         ids, lengths = sentences.gather(np.arange(len(sentences)))
@@ -69,21 +80,11 @@ class BpeDropout:
         begins = self._begins_word[ids]
         begins[first_pieces] = True
         starts = np.flatnonzero(begins)
+        words = Ragged(ids, starts, np.diff(starts, append=len(ids)))
         first_words = np.searchsorted(starts, first_pieces)
-        num_words = np.diff(first_words, append=len(starts))
-        keys = mix(np.repeat(keys, num_words) + _steps(_count_up(num_words)))
-        words = self._segment(Ragged(ids, starts, np.diff(starts, append=len(ids))), keys)
-        flat, lengths = words.gather(np.arange(len(words)))
-        return Ragged.from_lengths(flat, np.add.reduceat(lengths, first_words))
-
-    def _segment(self, words: Ragged, keys: np.ndarray) -> Ragged:
-        """Returns other segmentations of the same words, of which each depends on its key alone.
-
-        A word of c characters in s pieces takes c - s merges without dropout. Where the best merge
-        is dropped before none of them, which is known without merging, it stays as it is; for
-        p = 0.1 two words of three do.
-        """
-        num_characters = np.add.reduceat(self._characters.lengths[words.flat], words.starts)
+        num_words = np.diff(first_words, append=len(words))
+        keys = _draw(np.repeat(keys, num_words), _count_up(num_words))
+        num_characters = np.add.reduceat(self._characters.lengths[ids], starts)
         num_merges = num_characters - words.lengths
         word = np.repeat(np.arange(len(words)), num_merges)
         drops = _uniform(keys[word], _count_up(num_merges)) < self.rate
@@ -91,9 +92,11 @@ class BpeDropout:
         characters, _ = self._characters.gather(words.gather(changed)[0])
         segmented = Ragged.from_lengths(characters, num_characters[changed])
         self._merge_all(segmented, keys[changed])
-        words.starts[changed] = len(words.flat) + segmented.starts
+        words.flat = np.concatenate([ids, segmented.flat])
+        words.starts[changed] = len(ids) + segmented.starts
         words.lengths[changed] = segmented.lengths
-        return Ragged(np.concatenate([words.flat, segmented.flat]), words.starts, words.lengths)
+        flat, lengths = words.gather(np.arange(len(words)))
+        return Ragged.from_lengths(flat, np.add.reduceat(lengths, first_words))
 
     def _merge_all(self, words: Ragged, keys: np.ndarray) -> None:
         """Merges the characters of words, in place, those of about the same length at once."""
@@ -167,13 +170,14 @@ def _count_up(counts: np.ndarray) -> np.ndarray:
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def _steps(nth: np.ndarray) -> np.ndarray:
-    return nth.astype(np.uint64) * np.uint64(STEP)  # modulo 2⁶⁴
+def _draw(keys: np.ndarray, nth: np.ndarray) -> np.ndarray:
+    """Returns the n-th random uint64 of each key."""
+    return mix(keys + nth.astype(np.uint64) * np.uint64(STEP))  # modulo 2⁶⁴
 
 
 def _uniform(keys: np.ndarray, nth: np.ndarray) -> np.ndarray:
     """Returns the n-th random number between 0 and 1, both excluded, of each key."""
-    return ((mix(keys + _steps(nth)) >> np.uint64(11)) + 0.5) * 2.0**-53
+    return ((_draw(keys, nth) >> np.uint64(11)) + 0.5) * 2.0**-53
 
 
 class SubwordDropout:
@@ -189,15 +193,7 @@ class SubwordDropout:
 
         rate: of merges that are dropped. Raises ValueError unless both sides have pieces of BPE.
         """
-        bpe: dict[Tokenizer, BpeDropout] = {}
-        for tokenizer in dict.fromkeys(tokenizers):
-            if not isinstance(tokenizer, SentencePieceTokenizer):
-                raise ValueError(
-                    f"data.subword_dropout={rate} needs SentencePiece on both sides, not a "
-                    f"{type(tokenizer).__name__}: set data.subword_dropout=0, or "
-                    f"tokenizer.kind=sentencepiece."
-                )
-            bpe[tokenizer] = BpeDropout(tokenizer.model, rate)
+        bpe = {tokenizer: BpeDropout(tokenizer, rate) for tokenizer in {*tokenizers}}
         self._bpe = [bpe[tokenizer] for tokenizer in tokenizers]
         sample = np.unique(np.linspace(0, len(sides[0]) - 1, SAMPLE).astype(np.int64))
         best, keys = [side.copy(sample) for side in sides], random_keys((seed,), (len(sample),))
@@ -209,8 +205,8 @@ class SubwordDropout:
     def planned_lengths(self, sides: Sequence[Ragged], shape: tuple[int, int]) -> list[np.ndarray]:
         """Returns the lengths of sources and targets that rows of a shape are planned with.
 
-        They are multiplied by the growth, but at most those of a row unless they were more before:
-        with growth 1.2 and rows of 10 lengths of 4, 9 and 11 become 5, 10 and 11.
+        They grow, up to those of a row: with growth 1.2 and rows of 10 lengths of 4, 9 and 11
+        become 5, 10 and 11.
         """
         planned = []
         for side, growth, most in zip(sides, self.growth, shape, strict=True):
@@ -246,7 +242,6 @@ def have_room(
     """Returns which sentences may be as drawn, so that no row is too long: [n], boolean.
 
     best, drawn, row [n]: the lengths of a sentence in either segmentation, and its row, in order.
-
     The sentences of a row take the room there is in the order of their random keys. A row for 8
     pieces, whose sentences have 2 1 1 1 at best and 4 1 3 2 as drawn, has room for 3 more: in the
     order 0, 1, 3, 2 these would have taken 2, 2, 3 and 5, and all but sentence 2 are as drawn.

@@ -1,9 +1,8 @@
 """Groups sentences into a small set of static shapes, for search and for scoring.
 
-A sentence's bucket depends on its own length only. If it depended on the sentences beside it, their
-lengths would decide how far it is padded, and the rounding of longer sums could change its
-translation: the same line would be translated differently in another file. Training packs sentences
-instead (`packing`).
+A sentence's bucket depends on its own length only. If it depended on the sentences beside it, how
+far it is padded, and with the rounding of longer sums its translation, would depend on them too.
+Training packs sentences instead (`packing`).
 """
 
 from collections.abc import Iterator
@@ -57,7 +56,7 @@ def choose_slots(num_sentences: int, batch_size: int, bucket: int) -> int:
 def buckets_of(lengths: np.ndarray, largest: int) -> Iterator[tuple[int, np.ndarray]]:
     """Yields (source length, indices of its sentences), long sentences first.
 
-    lengths: number of tokens of each sentence. Those longer than `largest` go into it.
+    lengths: of the sentences. Those longer than `largest` go into it.
 
     >>> lengths = np.array([3, 40, 9, 20, 12])
     >>> [(bucket, indices.tolist()) for bucket, indices in buckets_of(lengths, 64)]

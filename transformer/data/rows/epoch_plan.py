@@ -1,12 +1,9 @@
 """Which pairs are in which row of which batch: a function of (seed, step), in bounded memory.
 
-`permute` is a random order, `EpochPairs` says which pairs an epoch shows, `EpochPlan` packs them.
-
 An epoch is cut into blocks of at most `BLOCK_PAIRS` pairs, drawn at random, and every block fills
 the same number of batches. A block is planned as a whole when one of its batches is asked for: its
 pairs are packed into rows and the rows are shuffled. So the first batch of an epoch costs no more
-than its block, a run resumes without the state of an iterator, and the number of hosts or devices
-changes nothing.
+than its block, and a run resumes without the state of an iterator.
 """
 
 import math
@@ -21,6 +18,11 @@ import numpy as np
 from transformer.data.rows.bin_packing import fewest_rows, pack
 
 ROUNDS = 6  # four make a Feistel network pseudo-random (Luby and Rackoff, 1988)
+TURNS, ORDER = 2, 3  # streams of random numbers apart from those of packing and masking
+BLOCK_PAIRS = 2**19  # planned at once; takes about a second
+SAMPLE_PAIRS = 2**16  # packed at the start, to learn how full rows become
+TRIES = 4  # attempts to pack a block with no pair left over
+STANDARD_DEVIATIONS = 6  # by which a block may be longer than the mean: one in 10⁹ is
 
 
 def permute(indices: np.ndarray, size: int, key: tuple[int, ...]) -> np.ndarray:
@@ -60,9 +62,6 @@ def mix(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-TURNS, ORDER = 2, 3  # streams of random numbers apart from those of packing and masking
-
-
 class CorpusPart(NamedTuple):
     """Pairs that lie one after another and have the same weight."""
 
@@ -94,11 +93,8 @@ class EpochPairs:
 
     A corpus of n pairs and weight w fills round(w·n) places of an epoch, at least one. Every n of
     them hold each pair once. What is left goes to pairs in a random order of the corpus, each
-    epoch to those that come next, so that after any number of epochs each pair of a corpus has
-    been shown as often as any other, or once more.
-
-    Corpora of 4 pairs (0 to 3) with weight 1.5 and of 2 pairs (4, 5) with weight 1; the random
-    order of the first one is 2 0 3 1:
+    epoch to those that come next. Corpora of 4 pairs (0 to 3) with weight 1.5 and of 2 pairs (4, 5)
+    with weight 1; the random order of the first one is 2 0 3 1:
 
         place     0 1 2 3   4 5   6 7
         epoch 0   0 1 2 3   2 0   4 5
@@ -140,23 +136,14 @@ class EpochPairs:
         return self.at(epoch, permute(places, len(self), (self.seed, epoch, ORDER)))
 
     def mean(self, lengths: np.ndarray) -> float:
-        """Returns the mean of `lengths`, one for each pair, over the pairs of all epochs.
-
-        Sums are of integers, so that every machine finds the same number to the last bit.
-        """
-        total, first = 0.0, 0
+        """Returns the mean of `lengths`, one for each pair, over the pairs of all epochs."""
+        total, first = 0.0, 0  # sums of integers are the same to the last bit on every machine
         for part, places in zip(self.parts, self.places, strict=True):
             if places:
                 sum_of_part = int(lengths[first : first + part.num_pairs].sum(dtype=np.int64))
                 total += places * sum_of_part / part.num_pairs
             first += part.num_pairs
         return total / len(self)
-
-
-BLOCK_PAIRS = 2**19  # planned at once; takes about a second
-SAMPLE_PAIRS = 2**16  # packed at the start, to learn how full rows become
-TRIES = 4  # attempts to pack a block with no pair left over
-STANDARD_DEVIATIONS = 6  # by which a block may be longer than the mean: one in 10⁹ is
 
 
 class EpochPlan:
@@ -184,17 +171,16 @@ class EpochPlan:
         self._planning, self._planned = Lock(), lru_cache(maxsize=2)(self._make_plan)
         self._planned_ahead = -1  # the last block that a thread planned
         self._known_packing: tuple[np.ndarray, np.ndarray] | None = None
-        # The first epoch's pairs, or some drawn at random.
-        if self.pairs_per_epoch <= SAMPLE_PAIRS:
-            pairs = self.epoch_pairs.at(0, np.arange(self.pairs_per_epoch))
-        else:
-            pairs = self.epoch_pairs.shuffled(0, 0, SAMPLE_PAIRS)
-        self.sample = self._that_fit(pairs)
+        self.sample = self._pairs(0, 0, min(self.pairs_per_epoch, SAMPLE_PAIRS))
         self.batches_per_block = self._count_batches()
         self.batches_per_epoch = self.num_blocks * self.batches_per_block
 
-    def _that_fit(self, pairs: np.ndarray) -> np.ndarray:
-        """Returns the pairs whose source is not longer than S."""
+    def _pairs(self, epoch: int, start: int, stop: int) -> np.ndarray:
+        """Returns all pairs of an epoch that fit, or a part of them in a random order."""
+        if stop - start == self.pairs_per_epoch:
+            pairs = self.epoch_pairs.at(epoch, np.arange(stop))
+        else:
+            pairs = self.epoch_pairs.shuffled(epoch, start, stop)
         return pairs[self.lengths[0][pairs] <= self.shape[0]]
 
     def lengths_of(self, pairs: np.ndarray) -> np.ndarray:
@@ -221,7 +207,9 @@ class EpochPlan:
         num_pairs = math.ceil(self.pairs_per_epoch / self.num_blocks)
         varying = math.sqrt(num_pairs if self.num_blocks > 1 else num_varying)
         means = np.array([self.epoch_pairs.mean(side) for side in self.lengths])
-        deviations = np.array([*map(_standard_deviation, lengths)])
+        n = lengths.shape[1]
+        variances = [n * int((side**2).sum()) - int(side.sum()) ** 2 for side in lengths]
+        deviations = np.array([math.sqrt(variance) / n for variance in variances])
         longest = num_pairs * means + STANDARD_DEVIATIONS * deviations * varying
         full_rows = (longest / self.shape).max()
         return math.ceil(full_rows * rows_per_full_row / self.rows_per_batch)
@@ -247,11 +235,16 @@ class EpochPlan:
         """Packs the pairs of a block, counted from the first epoch's first, and shuffles the rows.
 
         Returns (pairs, starts [number of rows + 1]): row r holds pairs[starts[r]:starts[r + 1]].
-        Pairs that fit no row are left out, with a warning.
         """
         rng = np.random.default_rng((self.seed, number))
         epoch, block = divmod(number, self.num_blocks)
-        pairs, num_rows = self._pairs_of(epoch, block), self.batches_per_block * self.rows_per_batch
+        start, stop = (self.pairs_per_epoch * k // self.num_blocks for k in (block, block + 1))
+        pairs, num_rows = (
+            self._pairs(epoch, start, stop),
+            self.batches_per_block * self.rows_per_batch,
+        )
+        if self.num_blocks > 1:
+            pairs.sort()  # the order of the corpus reads fastest
         lengths, row_of = self.lengths_of(pairs), np.full(len(pairs), -1)
         for _ in range(TRIES):
             row_of = pack(lengths, self.shape, num_rows, rng)
@@ -270,16 +263,3 @@ class EpochPlan:
         row_of = np.where(row_of < 0, num_rows, rng.permutation(num_rows)[row_of])
         order = np.argsort(row_of, kind="stable")
         return pairs[order], np.searchsorted(row_of[order], np.arange(num_rows + 1))
-
-    def _pairs_of(self, epoch: int, block: int) -> np.ndarray:
-        """Returns the pairs of a block in the order of the corpus, as it reads fastest."""
-        bounds = [k * self.pairs_per_epoch // self.num_blocks for k in (block, block + 1)]
-        if self.num_blocks == 1:
-            return self._that_fit(self.epoch_pairs.at(epoch, np.arange(*bounds)))
-        return self._that_fit(np.sort(self.epoch_pairs.shuffled(epoch, *bounds)))
-
-
-def _standard_deviation(numbers: np.ndarray) -> float:
-    """Returns that of integers, from sums of integers: the same to the last bit everywhere."""
-    n, total, squares = len(numbers), int(numbers.sum()), int((numbers**2).sum())
-    return math.sqrt(n * squares - total**2) / n

@@ -23,8 +23,7 @@ NPZ_ERRORS = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipF
 def load_images(config: DataConfig, split: str) -> tuple[np.ndarray, list[str]]:
     """Returns (images [N, height, width, channels] float32 from 0 to 1, N labels) of a split.
 
-    Raises ValueError if the split is missing, damaged or empty, or holds no labelled images of one
-    shape.
+    Raises ValueError if the split is missing, damaged or empty, or holds images of several shapes.
     """
     if config.corpus.startswith("tfds:"):
         from transformer.data.tfds import load_labelled
@@ -72,11 +71,7 @@ def _load_npz(folder: epath.Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 def _check_images(
     images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[Any] | np.ndarray, what: str
 ) -> np.ndarray:
-    """Returns the images as one array [N, height, width, channels] float32, from 0 to 1.
-
-    Raises ValueError if they differ in shape, are neither bytes nor from 0 to 1, or if there is not
-    one label per image.
-    """
+    """Returns the images as one array [N, height, width, channels] float32, from 0 to 1."""
     shapes = {np.shape(image) for image in images}
     if len(shapes) != 1 or len(next(iter(shapes))) not in (2, 3):
         raise ValueError(

@@ -1,7 +1,4 @@
-"""One long text as ids -> batches for causal language models.
-
-A batch is a function of (seed, step), as in `packing`.
-"""
+"""One long text as ids -> batches for causal language models."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self

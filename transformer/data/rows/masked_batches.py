@@ -1,7 +1,4 @@
-"""Packed sentences -> batches for masked language models, in which some tokens are to be guessed.
-
-A batch is a function of (seed, step), as in `packing`.
-"""
+"""Packed sentences -> batches for masked language models, which guess some of their tokens."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -123,14 +123,7 @@ class PackedBatches:
             sides = [side.copy(pairs) for side in sides]
             sides = self.subword_dropout(sides, keys, pairs_per_row, self.shape)
             pairs = np.arange(len(pairs))
-        return Batch.from_pairs(
-            sides[0],
-            sides[1],
-            pairs,
-            pairs_per_row=pairs_per_row,
-            source_length=self.shape[0],
-            target_length=self.shape[1],
-        )
+        return Batch.from_pairs(sides, pairs, pairs_per_row, self.shape)
 
     def sample_lengths(self) -> tuple[np.ndarray, float]:
         """Returns (lengths [2, pairs] of a random sample of pairs, how many steps it would fill).

@@ -116,9 +116,9 @@ def parse_tokenizers(
 
 
 def vocabulary_of(workdir: WorkDir, init_from: str) -> WorkDir | None:
-    """Returns the work directory whose vocabularies a run has; None if it learns its own.
+    """Returns the work directory whose vocabularies a run has: its own one once it has begun.
 
-    It is the run's own once it has begun, and before that the one of `init_from`, if not "".
+    Before that it is `init_from`, or None if the run learns its own vocabularies.
     """
     if workdir.has_run:
         return workdir

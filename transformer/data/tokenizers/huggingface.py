@@ -42,7 +42,7 @@ class HuggingFaceTokenizer(Tokenizer):
         """Raises ValueError if anything but BOS stands before a text, or but EOS behind it."""
         self.text, self.special, self._tokenizer = text, special, parse_tokenizer(text)
         self._tokenizer.encode_special_tokens = True  # as text
-        self._vocab_size = 1 + max(self._tokenizer.get_vocab().values(), default=-1)
+        self.vocab_size = 1 + max(self._tokenizer.get_vocab().values(), default=-1)
         added = self._tokenizer.encode("").ids
         if added not in ([], [special.eos], [special.bos, special.eos]):
             raise ValueError(
@@ -51,10 +51,6 @@ class HuggingFaceTokenizer(Tokenizer):
             )
         self._start = added[:-1]
         self.line_breaks_are_text = "\n" in self.decode(self.encode(["a\nb"])[0])
-
-    @property
-    def vocab_size(self) -> int:
-        return self._vocab_size
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences, "encode")

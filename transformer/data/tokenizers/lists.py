@@ -22,6 +22,7 @@ from transformer.special_tokens import OWN_IDS, SPECIAL_NAMES, SpecialIds
 LANGUAGE = re.compile(r">>.+?<<|__[a-z]+__|[a-z]{2,3}_[A-Z][A-Za-z]+")
 # A row of the table that stands for no text.
 CONTROL = re.compile(r"</?s>|<pad>|<mask>|<unused \d+>")
+DAMAGED = ValueError, TypeError, LookupError, AttributeError, RecursionError  # of a file's JSON
 
 
 class ListTokenizer(Tokenizer):
@@ -30,17 +31,14 @@ class ListTokenizer(Tokenizer):
     def __init__(self, pieces: Iterable[str], special: SpecialIds = OWN_IDS) -> None:
         """Takes the piece of each id. Raises ValueError if there is none, or one of them twice."""
         self._pieces, self.special = list(pieces), special
+        self.vocab_size = len(self._pieces)
         # No text becomes a control id, even if a piece is spelled like one.
         self._ids = {piece: i for i, piece in enumerate(self._pieces) if i not in special}
-        if not self._ids or len(self._ids) < len(special.others(len(self._pieces))):
+        if not self._ids or len(self._ids) < len(special.others(self.vocab_size)):
             raise ValueError(
                 "A vocabulary must hold at least one piece, and none of them twice; restore the "
                 "file, or train or import it anew."
             )
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self._pieces)
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences, "encode")
@@ -85,10 +83,13 @@ class CharacterTokenizer(ListTokenizer):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Reads what `to_bytes` wrote; raises ValueError for anything else."""
-        characters = _parse_json(data)
-        if not _are_strings(characters) or {*map(len, characters)} != {1}:
-            raise ValueError("This is not a list of characters; restore the file or train it anew.")
-        return cls(characters)
+        try:
+            characters = _strings(json.loads(data))
+            if {*map(len, characters)} == {1}:
+                return cls(characters)
+        except DAMAGED:
+            pass
+        raise ValueError("This is not a list of characters; restore the file or train it anew.")
 
     def to_bytes(self) -> bytes:
         """Writes a JSON list with one string per line: a character may itself be a line break."""
@@ -199,13 +200,11 @@ class PieceListTokenizer(ListTokenizer):
     def from_bytes(cls, data: bytes) -> Self:
         """Reads what `to_bytes` wrote; raises ValueError for anything else."""
         try:
-            content = _parse_json(data)
+            content = json.loads(data)
             model = base64.b64decode(content["model"], validate=True)
-            pieces, first = content["pieces"], content["first"]
+            pieces, first = _strings(content["pieces"]), _strings(content["first"])
             special = SpecialIds(*map(int, content.get("special", OWN_IDS)))
-            if not _are_strings(pieces) or not _are_strings(first):
-                raise ValueError
-        except (ValueError, TypeError, LookupError, AttributeError):
+        except DAMAGED:
             raise ValueError(
                 "This is not a SentencePiece model with a list of pieces; restore the file or "
                 "import the model again."
@@ -219,13 +218,7 @@ class PieceListTokenizer(ListTokenizer):
         return json.dumps(lists | {"model": model}, indent=0).encode()
 
 
-def _parse_json(data: bytes) -> Any:
-    """Returns what JSON holds, or None for anything else."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _are_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return value
+    raise TypeError

@@ -30,11 +30,7 @@ class Tokenizer(Protocol):
     suffix: str  # the ending of the file that holds its vocabulary
     line_breaks_are_text: bool = False  # whether EOS ends a text of many lines, not each line of it
     special: SpecialIds = OWN_IDS
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of ids, control ids included."""
-        ...
+    vocab_size: int  # the number of ids, control ids included
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Returns the ids of each sentence, EOS at the end; raises ValueError for a single str."""
@@ -107,11 +103,9 @@ def checked_texts(texts: Iterable[Any], name: str) -> Iterable[str]:
 
 
 class Words(dict[str, bytes]):
-    """The ids of words, int32, so that SentencePiece splits each of them once: the same, sooner.
+    """The ids of words, int32, so that SentencePiece splits each of them once (`splits_by_word`).
 
-    A word begins where a space ends, and the ids of a sentence are those of its words one after
-    another, if no piece of the vocabulary continues beyond a space (`splits_by_word`). Words
-    repeat: a text of natural language is tokenised about five times as fast.
+    Words repeat: a text of natural language is tokenised about five times as fast.
     """
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
@@ -166,6 +160,7 @@ class SentencePieceTokenizer(Tokenizer):
             raise ValueError("The SentencePiece model has no </s>: train it with an eos_id.")
         bos = next(i for i in (bos, pad, eos) if i >= 0)  # T5 has no <s>, and starts with <pad>
         self.special = SpecialIds(pad, bos, eos, unk, unk)
+        self.vocab_size = self._processor.get_piece_size()
         self.words = Words(self._processor) if splits_by_word(model) else None
 
     @classmethod
@@ -173,7 +168,7 @@ class SentencePieceTokenizer(Tokenizer):
         """Trains a BPE model of `vocab_size` pieces; the same sentences give the same bytes.
 
         tags: words that are a piece of their own, at the beginning of a text or behind a space.
-        Raises ValueError if the text is empty or allows no vocabulary of this size.
+        Raises ValueError if the text allows no vocabulary of this size.
         """
         model = io.BytesIO()
         sentences = [s for s in map(_clean, sentences) if s.strip()]
@@ -191,10 +186,6 @@ class SentencePieceTokenizer(Tokenizer):
         except RuntimeError as error:
             raise ValueError(_explain(error, vocab_size)) from None
         return cls(model.getvalue())
-
-    @property
-    def vocab_size(self) -> int:
-        return self._processor.get_piece_size()
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences, "encode")
