@@ -40,10 +40,8 @@ def test_what_is_saved_is_loaded(shape, tmp_path):
     assert Labels.load(tmp_path) == labels and labels.image_shape == list(shape)
 
 
-DAMAGED = [
-    *(b"", b'{"names": ["a", ', b"[]", b"null", b"{}", b'{"names": ["a"], "other": 1}'),
-    *(b'{"names": 5}', b'{"names": "ab"}', b'{"names": ["a", "a"]}', b'{"names": ["\xff"]}'),
-]
+DAMAGED = [b"", b"[]", b"{}", b'{"names": ["a"], "other": 1}', b'{"names": "ab"}']
+DAMAGED += [b'{"names": ["a", "a"]}', b'{"names": ["\xff"]}']
 
 
 @pytest.mark.parametrize("data", DAMAGED, ids=repr)

@@ -171,21 +171,19 @@ def test_a_wrong_file_of_parquet_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_a_line_break_in_a_sentence_becomes_a_space_and_is_counted(kind, tmp_path):
-    """Catches a translation of two lines, which shifts every line behind it."""
+def test_what_a_line_cannot_hold_is_repaired_and_counted(kind, tmp_path):
+    """Catches a translation of two lines, which shifts every line behind it, and a vocabulary that
+    cannot be written, as JSON may hold what UTF-8 cannot."""
     WRITERS[kind](tmp_path / "train", [("a", "b"), ("c\r\nd", "e\n")])
+    expected, faults = [("a", "b"), ("c d", "e ")], ["line breaks"]
+    if kind == "jsonl":
+        with open(tmp_path / "train.jsonl", "a") as file:
+            file.write('{"en": "a\\ud83d", "de": "b"}\n')
+        expected, faults = [*expected, ("a\ufffd", "b")], ["line breaks", "not UTF-8"]
     (kept,) = TrainingText(DataConfig(corpus=str(tmp_path))).kept()
-    assert kept.pairs == [("a", "b"), ("c d", "e ")]
-    ((reason, count),) = kept.repairs.named().items()
-    assert count == 1 and "line breaks" in reason and "line 2)" in reason
-
-
-def test_half_a_character_is_repaired_and_counted(tmp_path):
-    """Catches a vocabulary that cannot be written, as JSON may hold what UTF-8 cannot."""
-    (tmp_path / "train.jsonl").write_text('{"en": "a\\ud83d", "de": "b"}\n')
-    (kept,) = TrainingText(DataConfig(corpus=str(tmp_path))).kept()
-    assert kept.pairs == [("a\ufffd", "b")]
-    assert [*kept.repairs.named().values()] == [1]
+    assert kept.pairs == expected and [*kept.repairs.named().values()] == [1] * len(faults)
+    for number, (fault, reason) in enumerate(zip(faults, kept.repairs.named(), strict=True), 2):
+        assert fault in reason and f"line {number})" in reason
 
 
 def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):

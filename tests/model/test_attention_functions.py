@@ -78,13 +78,27 @@ def random_mask(*shape):
 
 @pytest.mark.parametrize("name", EXACT)
 def test_equals_the_formula(name):
-    """Catches a scale too many or too few, heads that share weights, and a mask that is ignored."""
-    qkv = arrays(value_width=5)
+    """Catches a scale too many or too few, heads that share weights, and a mask that is ignored.
+
+    Also a softmax in bfloat16, and dropout that vanishes without a word or is one of the logits.
+    """
+    qkv, keep = arrays(value_width=5), np.arange(S) == 0
     masks = [None, random_mask(B, 1, 1, S), random_mask(B, 1, T, S), random_mask(1, N, T, S)]
-    run = jax.jit(lambda masks: [attention(name)(*qkv, mask=mask) for mask in masks])
-    for mask, ours in zip(masks, run(masks), strict=True):
-        expected = by_hand(name, *qkv, mask is None or mask)
-        np.testing.assert_allclose(ours, expected, atol=1e-5, err_msg=str(np.shape(mask)))
+    function = attention(name)
+
+    @jax.jit
+    def run(masks):
+        rough = function(*(jnp.asarray(x, jnp.bfloat16) for x in qkv), mask=masks[2])
+        dropout = {} if name == "fused" else dict(dropout=lambda weights: weights * keep)
+        return [function(*qkv, mask=mask) for mask in masks], rough, function(*qkv, **dropout)
+
+    found, rough, dropped = run(masks)
+    expected = [by_hand(name, *qkv, mask is None or mask) for mask in masks]
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), found, expected)
+    assert rough.dtype == jnp.bfloat16
+    np.testing.assert_allclose(rough.astype(np.float32), expected[2], atol=0.06)
+    only_first = qkv[2] if name == "fused" else keep[:, None, None] * qkv[2]
+    np.testing.assert_allclose(dropped, by_hand(name, *qkv[:2], only_first), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -101,27 +115,6 @@ def test_a_query_that_may_see_nothing_has_finite_gradients(name):
     gradients, attended = jax.jit(jax.grad(total, has_aux=True))(qkv)
     assert all(np.isfinite(g).all() for g in gradients)
     np.testing.assert_allclose(attended[0, 1], qkv[2][0].mean(0), atol=1e-6)
-
-
-@pytest.mark.parametrize("name", EXACT)
-def test_bfloat16_is_near(name):
-    """Catches a mask value that overflows in bfloat16, and a softmax that is not in float32."""
-    qkv, mask = arrays(), random_mask(B, 1, T, S)
-    ours = jax.jit(attention(name))(*(x.astype(jnp.bfloat16) for x in qkv), mask=mask)
-    assert ours.dtype == jnp.bfloat16
-    expected = by_hand(name, *qkv, mask)
-    np.testing.assert_allclose(ours.astype(np.float32), expected, atol=0.06)
-
-
-@pytest.mark.parametrize("name", EXACT[:-1])
-def test_dropout_is_applied_to_the_weights(name):
-    """Catches a dropout that vanishes without a word, and one of logits or of values."""
-    query, key, value = arrays()
-    keep = np.arange(S) == 0
-    run = jax.jit(partial(attention(name), dropout=lambda weights: weights * keep))
-    only_first = keep[None, :, None, None] * value
-    expected = by_hand(name, query, key, only_first)
-    np.testing.assert_allclose(run(query, key, value), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.helpers.control_ids import BOS, EOS
 from tests.helpers.process_state import own_names
 from tests.helpers.tiny_models import (
     VOCAB_SIZE,
@@ -19,9 +20,13 @@ from tests.helpers.tiny_models import (
 from transformer.data.rows.batch import Batch
 from transformer.model.encoder_decoder import Transformer, shift_right
 from transformer.model.layers import Block, FeedForward
-from transformer.model.loss import cross_entropy
+from transformer.model.loss import cross_entropy, per_token
 from transformer.model.primitives import as_batch
 from transformer.registry import register_block
+from transformer.search.decoding import HypothesisRules, Limits
+from transformer.search.programs import make_step_fn
+from transformer.search.sampling import Sampling
+from transformer.search.slots import search_to_end
 from transformer.special_tokens import SpecialIds
 
 S, T = 6, 7
@@ -104,27 +109,28 @@ def test_cached_decoding_equals_the_full_pass(options):
     changes = dict(norm="pre", positions="learned", embedding_sharing="none", head_dim=4)
     model = tiny_model(num_layers=1, **changes, **options)
     variables = {"params": init(model, ALONE)}
-    full = jax.jit(partial(model.apply, deterministic=True))(variables, ALONE)
-    lengths, num_rows = (ALONE.input_segments != 0).sum(1), len(PAIRS)
-    encode = jax.jit(partial(model.apply, method="encode_for_search"))
-    encoded = encode(variables, ALONE.inputs, lengths)
-    cache = model.apply(variables, num_rows, 1, T, method="init_cache")
-    decode_step = jax.jit(partial(model.apply, method="decode_step"))
-    decoder_inputs = shift_right(ALONE.targets, ALONE.target_positions, bos=1)
-    for position in range(T):
-        ancestors = np.where(np.arange(T) <= position, 0, -1)
-        ancestors = np.broadcast_to(ancestors, (num_rows, 1, T))
-        place = np.full(num_rows, position), position, ancestors
-        tokens = decoder_inputs[:, position, None]
-        logits, cache = decode_step(variables, tokens, cache, *place, encoded)
-        is_real = ALONE.target_segments[:, position] != 0
-        np.testing.assert_allclose(logits[is_real, 0], full[is_real, position], atol=1e-5)
+    lengths, limits = (ALONE.input_segments != 0).sum(1), Limits(np.full(len(PAIRS), T), PLAIN[1])
+
+    @jax.jit
+    def run(variables):
+        encoded = model.apply(variables, ALONE.inputs, lengths, method="encode_for_search")
+        cache = model.apply(variables, len(PAIRS), 1, T, method="init_cache")
+        method = Sampling(HypothesisRules(BOS, EOS, "power", 0.0), temperature=0.0)
+        step_fn = make_step_fn(model, variables["params"], encoded)
+        found = search_to_end(method, step_fn, limits, cache)
+        _, nll = per_token(model.apply(variables, ALONE, deterministic=True), PLAIN[1], 0.0)
+        return found.log_probs[:, 0], -(nll * ALONE.weights).sum(1)
+
+    np.testing.assert_allclose(*run(variables), rtol=1e-5)
 
 
-def test_edge_rows_give_finite_loss_and_gradients():
+@pytest.mark.parametrize(
+    "attention", ["scaled_dot_product", "general", "additive", "content", "local"]
+)
+def test_edge_rows_give_finite_loss_and_gradients(attention):
     """Catches NaN from a row of padding alone or a sentence of one token, and lost gradients."""
-    rates = dict(dropout_rate=0.1, attention_dropout_rate=0.1)
-    model = tiny_model(num_layers=1, norm="pre", **rates)
+    changes = dict(attention=attention, dropout_rate=0.1, attention_dropout_rate=0.1)
+    model = tiny_model(num_layers=1, norm="pre", **changes)
     inputs, targets = (np.pad(ids, ((0, 1), (0, 0))) for ids in PLAIN)
     params = random_params(model.init, inputs, targets, deterministic=True)
 

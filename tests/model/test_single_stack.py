@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 
 from tests.helpers.control_ids import EOS
 from tests.helpers.tiny_models import VOCAB_SIZE, make_batch, random_params, sentence, tiny_config
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.rows.masked_batches import MaskedBatch
 from transformer.model.primitives import as_batch
-from transformer.model.single_stack import CausalLM, ImageClassifier, MaskedLM, TextClassifier, pool
+from transformer.model.single_stack import CausalLM, MaskedLM, TextClassifier, pool
 from transformer.search.decoding import FREE, HypothesisRules, Limits
 from transformer.search.programs import make_step_fn
 from transformer.search.sampling import Sampling
@@ -80,21 +79,6 @@ def test_token_types_are_vectors_of_the_texts_of_a_pair():
         np.testing.assert_allclose(together[0, number], alone[0, 0], atol=1e-5)
 
 
-def test_a_masked_lm_with_a_prediction_head_by_hand():
-    """Catches a head that is left out, or whose norm comes before its activation."""
-    rows = padded([sentence(RNG, 5)], 8)
-    config = tiny_config(num_layers=1, prediction_head=True, output_bias=True, activation="swish")
-    model = MaskedLM(config, VOCAB_SIZE)
-    params = random_params(model.init, rows, deterministic=True)
-    run = partial(model.apply, {"params": params}, as_batch(rows), deterministic=True)
-    dense, norm = params["prediction"]["dense"], params["prediction"]["norm"]
-    x = nn.swish(run(method="encode") @ dense["kernel"] + dense["bias"])
-    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
-    x = x * norm["scale"] + norm["bias"]
-    table = params["tokens"]["table"]
-    np.testing.assert_allclose(run(), x @ table["table"].T + table["bias"], atol=1e-4)
-
-
 def test_the_next_sentence_is_predicted_from_the_pooler():
     """Catches a head that sees another position, or masked tokens that are predicted otherwise."""
     ids = [1, 5, 6, EOS, 7, EOS]
@@ -112,18 +96,6 @@ def test_the_next_sentence_is_predicted_from_the_pooler():
     dense, head = params["pooler"]["dense"], params["next_sentence"]
     pooled = np.tanh(run(batch, method="encode") @ dense["kernel"] + dense["bias"])
     np.testing.assert_allclose(pairs, pooled @ head["kernel"] + head["bias"], atol=1e-5)
-
-
-def test_the_class_token_of_an_image_is_one_more_position():
-    """Catches a class token without a position, and pooling that still takes the mean."""
-    patches = RNG.normal(size=(2, 4, 5)).astype(np.float32)
-    config = tiny_config(num_layers=1, pooling="first", positions="learned", max_positions=5)
-    run, params = make_run(ImageClassifier(config, 3), patches)
-    logits, table, token = run(patches), params["positions"]["table"], params["class_token"]
-    params["class_token"], params["positions"] = token + table[0], {"table": table.at[0].set(0)}
-    np.testing.assert_allclose(logits, run(patches), atol=1e-5)
-    params["class_token"] = -token
-    assert abs(run(patches) - logits).max() > 1e-3
 
 
 def test_a_causal_model_depends_on_the_past_only():

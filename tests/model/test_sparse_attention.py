@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.attention import equation_1, random_qkv
+from tests.helpers.rings import others_long
 from transformer.model.attention_functions import scaled_dot_product_attention
 from transformer.model.performer_attention import performer_attention
 from transformer.model.sparse_attention import (
@@ -55,21 +56,21 @@ def masks(length):
     }
 
 
+SHORT = (10, 3, ["none", "keys", "causal", "packed", "heads"], ["local", "fixed"])
+IN_ONE = (5, 4, ["none", "packed"], PATTERNS)
+LONG = [
+    (13, 3, ["none", "keys", "packed", "heads"], ["strided"]),
+    (24, 4, ["keys"], PATTERNS),
+    (25, 4, ["packed", "heads"], ["local", "fixed"]),
+    (27, 1, ["causal"], ["local"]),
+    (9, 3, ["packed"], ["local"]),
+    (70, 17, ["packed"], ["fixed"]),
+    (137, 32, ["packed"], ["fixed"]),
+]
+
+
 @pytest.mark.parametrize(
-    "length, block, kinds, patterns",
-    [
-        (10, 3, ["none", "keys", "causal", "packed", "heads"], ["local", "fixed"]),
-        pytest.param(
-            13, 3, ["none", "keys", "packed", "heads"], ["strided"], marks=pytest.mark.long
-        ),
-        pytest.param(24, 4, ["keys"], PATTERNS, marks=pytest.mark.long),
-        pytest.param(25, 4, ["packed", "heads"], ["local", "fixed"], marks=pytest.mark.long),
-        pytest.param(27, 1, ["causal"], ["local"], marks=pytest.mark.long),
-        (5, 4, ["none", "packed"], PATTERNS),
-        pytest.param(9, 3, ["packed"], ["local"], marks=pytest.mark.long),
-        pytest.param(70, 17, ["packed"], ["fixed"], marks=pytest.mark.long),
-        pytest.param(137, 32, ["packed"], ["fixed"], marks=pytest.mark.long),
-    ],
+    "length, block, kinds, patterns", others_long([SHORT, IN_ONE, *LONG], SHORT, IN_ONE)
 )
 def test_it_is_full_attention_where_the_pattern_lets_it_see(length, block, kinds, patterns):
     """Catches a pattern one position off, a key met twice, a lost last block, a misread mask."""

@@ -96,6 +96,7 @@ class ClassificationTask(LabelledTask):
     training_batches: PackedBatches
     load_training: Any = staticmethod(load_training_examples)  # texts, labels, repairs
     load_split = staticmethod(load_evaluation_examples)
+    names_in: Any = staticmethod(lambda labels: labels)  # the classes that labels of texts hold
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -137,11 +138,6 @@ class ClassificationTask(LabelledTask):
         target = Ragged(classes, np.arange(len(classes)), np.ones(len(classes), np.int64))
         return encode_texts(self.tokenizer, texts, self.config.model), target
 
-    @staticmethod
-    def names_in(labels: Sequence[str]) -> Sequence[str]:
-        """Returns the names of classes that the labels of texts hold."""
-        return labels
-
     def training_contents(self) -> list[Any]:
         sides = self.training_batches.source, self.training_batches.target
         return [array for side in sides for array in (side.flat, side.starts)]
@@ -176,6 +172,7 @@ class TokenClassificationTask(ClassificationTask):
     score = staticmethod(evaluate_tagger)
     load_training = staticmethod(lambda data: load_labelled_words(data, data.train_split))
     load_split = staticmethod(load_labelled_words)
+    names_in = staticmethod(lambda labels: [name for row in labels for name in row.split()])
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -186,10 +183,6 @@ class TokenClassificationTask(ClassificationTask):
         source, firsts = encode_words(self.tokenizer, texts, self.config.model)
         classes = self.labels.encode(self.names_in(labels))
         return source, label_first_pieces(source, firsts, classes)
-
-    @staticmethod
-    def names_in(labels: Sequence[str]) -> Sequence[str]:
-        return [name for row in labels for name in row.split()]
 
     def loss_fn(self, params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
         counts = batch.targets != 0

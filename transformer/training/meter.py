@@ -44,7 +44,7 @@ class Meter:
         self._clock, self._before = clock, Counter(trained or {})
         self._begun, self._num_targets = clock(), 0.0
         self._pending: deque[tuple[int, Mapping[str, jax.typing.ArrayLike]]] = deque()
-        self._skipped_steps: list[int] = []
+        self.skipped_steps: list[int] = []  # whose update was skipped, and not yet warned of
         self.num_skipped_in_a_row = 0
         self.num_hosts_stopping = 0.0  # hosts that had been told to stop, by the last settled step
         self._restart(step)
@@ -66,7 +66,7 @@ class Meter:
             values = {name: float(value) for name, value in jax.device_get(sums).items()}
             self.num_hosts_stopping = values.pop("stopping", 0.0)
             if values["skipped"]:
-                self._skipped_steps.append(step)
+                self.skipped_steps.append(step)
             self.num_skipped_in_a_row = self.num_skipped_in_a_row + 1 if values["skipped"] else 0
             self._sums.update(values)
             self._num_targets += values["tokens"]
@@ -76,11 +76,6 @@ class Meter:
     def has_diverged(self) -> bool:
         """Whether the last `MAX_SKIPPED` updates were all skipped."""
         return self.num_skipped_in_a_row >= MAX_SKIPPED
-
-    def pop_skipped_steps(self) -> list[int]:
-        """Returns the steps whose update was skipped since the last call."""
-        steps, self._skipped_steps = self._skipped_steps, []
-        return steps
 
     def read(self, step: int) -> dict[str, float]:
         """Returns the metrics of the steps since the last call, and forgets them.

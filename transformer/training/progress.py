@@ -91,16 +91,11 @@ class Progress:
         sums = [struct.pack("<I", masked_crc32c(data)) for data in (length, event)]
         self._workdir.append_events(self._events, length + sums[0] + event + sums[1])
 
-    @property
-    def is_due(self) -> bool:
-        """Whether so much time has passed since the last line that a person wants another."""
-        return self._line.is_due
-
     def show(self, step: int, metrics: Mapping[str, float], *, is_passing: bool = False) -> None:
         """Shows the line of a training step: step, loss, learning rate, tokens/s, time left.
 
         Utilisation is added where it is known, waiting and skipped steps where there are any.
-        is_passing: whether it is shown because it `is_due`, and not a report.
+        is_passing: whether it is shown because the line `is_due`, and not a report.
         """
         self._pace.add(step - self._last_step)
         self._last_step = step

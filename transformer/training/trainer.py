@@ -132,7 +132,7 @@ class Trainer:
         """Logs and shows the metrics every `log_every` steps, and shows them if steps take long."""
         step = self.step
         is_report = step % self.config.training.log_every == 0 or step == 1
-        if is_report or self.progress.is_due:
+        if is_report or live_line().is_due:
             metrics = self.meter.read(step) if is_report else self.meter.peek()
             metrics["learning_rate"] = float(self.learning_rate(step - 1))
             if is_report:
@@ -145,7 +145,8 @@ class Trainer:
         self.progress.log(self.step, {**metrics, "epoch": epoch, **self.meter.trained()})
 
     def _warn_of_skipped_updates(self) -> None:
-        for step in self.meter.pop_skipped_steps():
+        while self.meter.skipped_steps:
+            step = self.meter.skipped_steps.pop(0)
             file = self.workdir.append_batch(step, self.task.training_batches[step - 1])
             say(
                 f"warning: the update of step {step:,} was left out, as its loss or gradient is "

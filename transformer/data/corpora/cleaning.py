@@ -12,7 +12,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -164,7 +163,8 @@ class EvaluationSets:
     Those without letters are left aside, as 5 % and $5 would be the same one.
 
     splits: pairs by the name of their split. on_any_side: whether a source that is a target of the
-    text is looked for, and the other way round, as in text of both directions.
+    text is looked for, and the other way round, as in text of both directions. digest: a hash of
+    what is compared, and of the splits' names.
     """
 
     def __init__(self, splits: Mapping[str, Sequence[Pair]], *, on_any_side: bool = False) -> None:
@@ -177,12 +177,8 @@ class EvaluationSets:
         distinct = dict.fromkeys(key for key in keys if has_letter(key[1]))
         self._numbers = {key: number for number, key in enumerate(distinct)}
         self._outlines = frozenset(_outlines([key for _, key in distinct]))
-
-    @cached_property
-    def digest(self) -> str:
-        """A hash of what is compared, and of the splits' names."""
-        keys = json.dumps(self._keys, sort_keys=True)
-        return hashlib.sha256(keys.encode()).hexdigest()[:12]
+        compared = json.dumps(self._keys, sort_keys=True)
+        self.digest = hashlib.sha256(compared.encode()).hexdigest()[:12]
 
     def find(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
         """Returns (index of a pair, number of its sentence in these sets) of all that are in one.
@@ -239,12 +235,6 @@ class KeptPairs(NamedTuple):
     indices: np.ndarray
     left_out: dict[str, Any]
     overlap: list[tuple[int, int]]
-
-    @property
-    def held_out(self) -> Pairs:
-        """The pairs of the first corpus whose source is held out."""
-        indices = () if self.corpus else self.left_out.get(HELD_OUT_SOURCE, ())
-        return [self.decoded[index] for index in indices]
 
 
 class KeepPairs:

@@ -39,8 +39,7 @@ def parse_corpora(text: str) -> list[Corpus]:
     >>> parse_corpora("a@2,b#<bt>")
     [Corpus(name='a', weight=2.0, tag=''), Corpus(name='b', weight=1.0, tag='<bt>')]
     """
-    parts = [part.strip() for part in text.split(",")]
-    corpora = [_parse_corpus(part) for part in parts if part]
+    corpora = [_parse_corpus(part) for part in map(str.strip, text.split(",")) if part]
     if not corpora:
         raise ValueError("data.corpus is empty; name a corpus, for example 'embedded'.")
     return corpora
@@ -57,11 +56,9 @@ def _parse_corpus(part: str) -> Corpus:
     try:
         corpus = Corpus(name, float(weight), tag) if at else Corpus(weighted, tag=tag)
     except ValueError:
-        raise ValueError(
-            f"A corpus is NAME or NAME@WEIGHT with a number as weight, not '{part}'."
-        ) from None
+        corpus = Corpus("")
     if not corpus.name:
-        raise ValueError(f"A corpus needs a name, which '{part}' lacks.")
+        raise ValueError(f"A corpus is NAME, or NAME@WEIGHT with a number as weight, not '{part}'.")
     if not 0 < corpus.weight < math.inf:
         raise ValueError(f"The weight of a corpus must be above 0 and finite, not '{part}'.")
     return corpus

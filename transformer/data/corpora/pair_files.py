@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from etils import epath
 
@@ -45,20 +45,12 @@ BYTES_OF_BLOCK = 2**27
 BUFFER = 2**20  # bytes of a column that are read at a time: its share of a row group may be large
 Pair = tuple[str, str]  # (source, target)
 Pairs = list[Pair]
+# One of FORMATS and a file with both sides, or "" and two files with a side each, the source first.
+PairFiles = tuple[str, tuple[epath.Path, ...]]
 Parse = Callable[[Any], Pair]  # of a line or row; raises ValueError, whose text begins "must"
 
 
 # ---- finding them
-
-
-class PairFiles(NamedTuple):
-    """A file with both sides of some pairs, or two files with a side each, the source first.
-
-    format: one of `FORMATS`, or "" for two files.
-    """
-
-    format: str
-    files: tuple[epath.Path, ...]
 
 
 def find_pair_files(corpus: str, split: str, source: str, target: str) -> list[PairFiles]:
@@ -79,14 +71,14 @@ def find_pair_files(corpus: str, split: str, source: str, target: str) -> list[P
         if len(sides) == 1:
             _refuse_missing(corpus, stem, languages, f"there is only {sides[0].name}; ")
         if formats:
-            pairs[stem] = PairFiles(formats[0], (files[formats[0]],))
+            pairs[stem] = formats[0], (files[formats[0]],)
         elif sides:
-            pairs[stem] = PairFiles("", tuple(sides))
+            pairs[stem] = "", tuple(sides)
     stem = "NAME" if names_files(corpus) else name_in_folder(locate(corpus), split)
     if not pairs:
         _refuse_missing(corpus, stem, languages)
     if len(pairs) > 1 and stem in pairs:
-        _refuse_both(corpus, [pair_files.files[0] for pair_files in pairs.values()][:2])
+        _refuse_both(corpus, [files[0] for _, files in pairs.values()][:2])
     numbered = filter(None, map(NUMBERED.fullmatch, pairs))
     for (name, total), count in Counter(match.group(1, 3) for match in numbered).items():
         if total and count < int(total):
@@ -255,7 +247,7 @@ def blocks_of_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Block]:
 def blocks_of_files(found: Sequence[PairFiles], source: str, target: str) -> Iterator[Block]:
     """Yields the pairs of files, one after another; raises ValueError if one cannot be read."""
     parsers = {"": None, "tsv": parse_tsv, "jsonl": partial(parse_json, source, target)}
-    sizes = [sum(file.stat().length for file in pair_files.files) for pair_files in found]
+    sizes = [sum(file.stat().length for file in files) for _, files in found]
     for index, (kind, files) in enumerate(found):
         if kind == "parquet":
             blocks = _parquet_blocks(files[0], source, target)

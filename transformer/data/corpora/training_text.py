@@ -21,6 +21,7 @@ from etils import epath
 from transformer.config import DataConfig
 from transformer.console import phase, say
 from transformer.data.corpora.cleaning import (
+    HELD_OUT_SOURCE,
     EvaluationSets,
     HeldOut,
     KeepPairs,
@@ -139,7 +140,8 @@ class TrainingText:
         for kept in self.kept(None if is_known else []):
             sample += islice(kept.pairs, -num_seen % stride, None, stride)
             num_seen += len(kept.pairs)
-            held_out += kept.held_out
+            indices = () if kept.corpus else kept.left_out.get(HELD_OUT_SOURCE, ())
+            held_out += [kept.decoded[index] for index in indices]
             while len(sample) > most:
                 sample, stride = sample[::2], 2 * stride
         if stride > 1:
@@ -229,7 +231,7 @@ def open_split(
         files, read = [EMBEDDED], partial(_read_embedded, part.name, source, target)
     else:
         found = find_pair_files(name, part.name, source, target)
-        files = [file for pair_files in found for file in pair_files.files]
+        files = [file for _, files in found for file in files]
         read = partial(blocks_of_files, found, source, target)
     return files, part_of_blocks(read, part)
 

@@ -35,7 +35,7 @@ from transformer.data.rows.epoch_plan import CorpusPart
 from transformer.data.rows.ragged import Ragged
 from transformer.files import storage
 from transformer.files.parts import part_name
-from transformer.files.reading import TransientError, unreadable
+from transformer.files.reading import unreadable
 
 HEADER, KEPT, ARROW = "header.json", "kept.arrow", "arrow"
 SIDES = "source", "target"
@@ -199,25 +199,6 @@ class PreparedCorpus:
             storage.write_atomically(folder / HELD_OUT, json.dumps(self.held_out))
         if self.sample.count("\n") > 1:  # lines, the first of which is the header
             storage.write_atomically(folder / LEFT_OUT, self.sample)
-
-
-def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
-    """Opens a prepared corpus; returns None if the folder holds none.
-
-    Raises DamagedFileError if a file is missing, cut short or no such file, and OSError or
-    TransientError if one cannot be read or copied.
-    """
-    if not (folder / HEADER).exists():
-        return None
-    try:
-        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
-        return PreparedCorpus(local_files(folder), header)
-    except TransientError:
-        raise
-    except FileNotFoundError as error:
-        raise DamagedFileError(pathlib.Path(error.filename or HEADER)) from None
-    except (KeyError, TypeError, ValueError):
-        raise DamagedFileError(folder / HEADER) from None
 
 
 def local_files(folder: epath.Path) -> pathlib.Path:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -35,7 +36,7 @@ from transformer.data.prepared.corpus import (
     HEADER,
     DamagedFileError,
     PreparedCorpus,
-    open_corpus,
+    local_files,
     temporary_folder,
 )
 from transformer.data.prepared.parts import write_header, write_part
@@ -117,7 +118,7 @@ def training_corpus(
     Tags(config.data).check(tokenizers[0])
     recipe = corpus_recipe(text.config, tokenizers)
     folder = cache / _entry_name("corpus", recipe, facts)
-    corpus, how = _open_or_discard(folder), "was prepared before"
+    corpus, how = open_corpus(folder), "was prepared before"
     if corpus is None:
         start = time.monotonic()
         corpus = _prepare(folder, text, tokenizers, {"recipe": recipe, "text": facts}, share)
@@ -147,13 +148,13 @@ def _prepare(
             try:
                 write_header(folder, text, made_of)
             except DamagedFileError as damage:
-                _discard(folder, damage)
+                _discard(folder, damage.args[0])
             else:
                 parts.remove_unfinished()
-                corpus = _open_or_discard(folder)
+                corpus = open_corpus(folder)
         return corpus
     except OSError as error:
-        if (corpus := _open_or_discard(folder)) is not None:  # others were sooner
+        if (corpus := open_corpus(folder)) is not None:  # others were sooner
             return corpus
         parts.remove()
         raise ValueError(
@@ -186,25 +187,34 @@ def _write_parts(
     return everything <= parts.finished().keys()
 
 
-def _open_or_discard(folder: epath.Path) -> PreparedCorpus | None:
-    """Opens a prepared corpus; a file that is damaged is said to be, and prepared anew.
+def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
+    """Opens a prepared corpus; returns None if the folder holds none, or a file is damaged.
 
-    Raises TransientError for a corpus that cannot be read at the moment, or not copied from gs://.
+    That is said, so that the file alone is prepared anew. Raises TransientError for a corpus that
+    cannot be read at the moment, or not copied from gs://.
     """
-    try:
-        return open_corpus(folder)
-    except DamagedFileError as damage:
-        _discard(folder, damage)
+    if not (folder / HEADER).exists():
         return None
+    try:
+        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        return PreparedCorpus(local_files(folder), header)
+    except TransientError:
+        raise
+    except DamagedFileError as damage:
+        _discard(folder, damage.args[0])
+    except FileNotFoundError as error:
+        _discard(folder, Path(error.filename or HEADER))
+    except (KeyError, TypeError, ValueError):
+        _discard(folder, Path(HEADER))
     except OSError as error:
         raise TransientError(
             f"The prepared corpus {folder} cannot be opened ({reason_of(error)}): try again, or "
             f"{OTHER_FOLDER}."
         ) from None
+    return None
 
 
-def _discard(folder: epath.Path, damage: DamagedFileError) -> None:
-    file = damage.args[0]
+def _discard(folder: epath.Path, file: Path) -> None:
     say(f"{folder / file.name} is missing or damaged; it is prepared anew from the text")
     with suppress(OSError):  # a folder that cannot be written is reported later
         for path in (folder / file.name, folder / HEADER, file):
