@@ -180,8 +180,5 @@ def help_lines(kind: type) -> list[str]:
             joined = (" or " if title == "needs" else ", ").join(f"--{name}" for name in names)
             facts += [f"{title} {joined}"] if names else []
         facts += [f"for runs of {', '.join(known.tasks)}"] if known.tasks else []
-        lines += [
-            f"  {known.usage}: {known.help}",
-            *([f"      {'; '.join(facts)}"] if facts else []),
-        ]
+        lines += [f"  {known.usage}: {known.help}", *[f"      {'; '.join(facts)}"] * bool(facts)]
     return lines

@@ -91,20 +91,16 @@ class Predictor:
 
     def identity(self) -> dict[str, Any]:
         """Returns {name: value} of everything of the run on which its outputs depend."""
-        values, labels = self.config.values(), self.labels.names
-        settings = {
-            setting.name: values[setting.name]
+        values = self.config.values()
+        names = ("model.", "data.row_length", "decoding.")
+        settings = [
+            (setting.name, values[setting.name])
             for setting in self.config.settings()
-            if setting.name.startswith(("model.", "data.row_length"))
-            or (setting.name.startswith("decoding.") and setting.changes_result)
-        }
-        return {
-            "checkpoint": self.run.checkpoint,
-            "parameters": zlib.crc32(repr(fingerprints(self.params)).encode()),
-            "settings": zlib.crc32(repr(settings).encode()),
-            "vocabulary": [zlib.crc32(tokenizer.to_bytes()) for tokenizer in self.tokenizers],
-            "classes": zlib.crc32(repr(labels).encode()),
-        }
+            if setting.name.startswith(names) and setting.changes_result
+        ]
+        vocabularies = [tokenizer.to_bytes() for tokenizer in self.tokenizers]
+        made_of = settings, vocabularies, self.labels.names, fingerprints(self.params)
+        return {"checkpoint": self.run.checkpoint, "model": zlib.crc32(repr(made_of).encode())}
 
     def __repr__(self) -> str:
         """As "Translator(runs/x, best (600), 1.18M parameters, float32, 1 × cpu)"."""

@@ -12,7 +12,6 @@ from flax import linen as nn
 from transformer.checkpoint.train_state import Params
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.ragged import Ragged
-from transformer.data.tokenizers.files import Tokenizer
 
 ModelFn = Callable[[nn.Module, Params, Batch], Any]  # -> [B, S or T, …]
 
@@ -109,14 +108,3 @@ def one_pair_per_row(source: Ragged, target: Ragged, indices: np.ndarray, length
     is_pair = indices >= 0
     shape = (length, length)
     return Batch.from_pairs((source, target), indices[is_pair], is_pair.astype(int), shape)
-
-
-def pad_rows(rows: list[np.ndarray], tokenizer: Tokenizer, ids: Ragged) -> PerToken:
-    """Returns one array of rows [length, …] of different lengths, those of the texts `ids`."""
-    longest = max(map(len, rows), default=0)
-    shape = rows[0].shape[1:] if rows else ()
-    values = np.zeros((len(rows), longest, *shape), rows[0].dtype if rows else np.float32)
-    mask = np.zeros((len(rows), longest), bool)
-    for index, row in enumerate(rows):
-        values[index, : len(row)], mask[index, : len(row)] = row, True
-    return PerToken(values, mask, [tokenizer.pieces(ids[n]) for n in range(len(ids))])

@@ -217,10 +217,7 @@ class Translator(Predictor):
 
     def encode(self, sources: Sequence[str]) -> PerToken:
         """Returns the encoded sources: `values` [B, S, D], as the decoder sees them."""
-        source = self._encode_sources(sources)
-        nothing = Ragged.from_lists([[]] * len(sources))
-        rows = self._compute(scoring.encoded, source, nothing, source.lengths)
-        return scoring.pad_rows(rows, self.source_tokenizer, source)
+        return self._per_token(scoring.encoded, sources)
 
     def logits(self, sources: Sequence[str], targets: Sequence[str]) -> PerToken:
         """Returns the logits of each target: `values` [B, T, V] float32.
@@ -228,14 +225,14 @@ class Translator(Predictor):
         `values[b, t]` are the scores of every token of the vocabulary at position t, given the
         source and the target's tokens before t.
         """
-        return self._per_target(scoring.logits, sources, targets)
+        return self._per_token(scoring.logits, sources, targets)
 
     def log_probs(self, sources: Sequence[str], targets: Sequence[str]) -> PerToken:
         """Returns the log-probability of each target's tokens, `values` [B, T].
 
         `score` sums it, but for the language that the targets of some imported models begin with.
         """
-        return self._per_target(scoring.log_probs, sources, targets)
+        return self._per_token(scoring.log_probs, sources, targets)
 
     def attention(self, source: str, target: str | Translation) -> AttentionWeights:
         """Returns the attention weights of all layers and heads for one sentence pair."""
@@ -311,14 +308,25 @@ class Translator(Predictor):
         rows = self._compute(function, *sides, sides[1].lengths)
         yield from zip(fits.tolist(), rows, strict=True)
 
-    def _per_target(
-        self, function: ModelFn, sources: Sequence[str], targets: Sequence[str]
+    def _per_token(
+        self, function: ModelFn, sources: Sequence[str], targets: Sequence[str] | None = None
     ) -> PerToken:
-        _check_pairs(sources, targets)
-        source = self._encode_sources(sources)
-        target = self._encode_texts(self.tokenizer, targets)
-        rows = self._compute(function, source, target, target.lengths)
-        return scoring.pad_rows(rows, self.tokenizer, target)
+        """Returns the values at the tokens of `targets`, or of `sources` if there are none."""
+        if targets is not None:
+            _check_pairs(sources, targets)
+        source, tokenizer = self._encode_sources(sources), self.tokenizer
+        if targets is None:
+            target, tokenizer = Ragged.from_lists([[]] * len(sources)), self.source_tokenizer
+        else:
+            target = self._encode_texts(tokenizer, targets)
+        ids = source if targets is None else target
+        rows = self._compute(function, source, target, ids.lengths)
+        longest, shape = max(map(len, rows), default=0), rows[0].shape[1:] if rows else ()
+        values = np.zeros((len(rows), longest, *shape), rows[0].dtype if rows else np.float32)
+        for padded, row in zip(values, rows, strict=True):
+            padded[: len(row)] = row
+        mask = np.arange(longest) < ids.lengths[:, None]
+        return PerToken(values, mask, [tokenizer.pieces(ids[n]) for n in range(len(ids))])
 
     def _encode_sources(self, sources: Sequence[str]) -> Ragged:
         """Returns the ids of sources with their tags; raises ValueError for one too long."""
