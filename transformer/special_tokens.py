@@ -7,8 +7,7 @@ nothing is renumbered on the way in or out. The ids travel in one direction:
                        ->  model.special: the start of the decoder, the ends of the texts of a pair
                        ->  search: `SearchOptions.method`
 
-A batch says by its segments and weights what is padding, which is filled with 0 whatever 0 stands
-for.
+A batch says by its segments and weights what is padding: it is filled with 0, whatever 0 means.
 """
 
 from typing import NamedTuple

@@ -51,8 +51,8 @@ class Batch(NamedTuple):
         """Returns one sentence pair per row.
 
         inputs [B, S], targets [B, T]: ids, filled up with `pad`; without targets a row has a single
-        one, as a sentence has a single class. input_lengths [B]: the number of ids of each input,
-        by default those that are not `pad`. xp: `jax.numpy` for arrays that JAX traces.
+        one, as of a class. input_lengths [B]: the number of ids of each input, by default those
+        that are not `pad`. xp: `jax.numpy` for arrays that JAX traces.
         """
         targets = xp.full((len(inputs), 1), pad + 1) if targets is None else targets
 

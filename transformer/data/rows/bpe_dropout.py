@@ -3,10 +3,9 @@
 Provilkov, Emelianenko and Voita (2020), "BPE-Dropout: Simple and Effective Subword Regularization",
 Algorithm 1: as BPE, but before each merge every possible one is dropped with the probability p.
 
-A corpus holds ids, whose pieces spell the text: the best segmentation of a sentence goes in, and
-one drawn at random comes out. It works on all words of a batch at once, in NumPy. What is drawn
-depends on a key of the sentence alone; SentencePiece's own sampling is another one (it drops a
-merge for good), and what it draws depends on its version and on what was drawn before.
+The best segmentation of a sentence goes in, as ids, and one drawn at random comes out. What is
+drawn depends on a key of the sentence alone; SentencePiece's own sampling is another one (it drops
+a merge for good), and what it draws depends on its version and on what was drawn before.
 """
 
 import math
@@ -181,15 +180,12 @@ def _uniform(keys: np.ndarray, nth: np.ndarray) -> np.ndarray:
 
 
 class SubwordDropout:
-    """Segments both sides of the pairs of batches, where their rows have room.
-
-    growth: how many times as many pieces the sources and the targets get on average.
-    """
+    """Segments both sides of the pairs of batches, where their rows have room."""
 
     def __init__(
         self, tokenizers: Sequence[Tokenizer], rate: float, sides: Sequence[Ragged], seed: int
     ) -> None:
-        """Measures the growth by a sample of `sides`, all sources and targets.
+        """Measures by a sample of `sides` how many times as many pieces each gets: `growth`.
 
         rate: of merges that are dropped. Raises ValueError unless both sides have pieces of BPE.
         """

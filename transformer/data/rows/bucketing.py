@@ -41,9 +41,7 @@ def batch_sizes(batch_size: int, bucket: int) -> list[int]:
 
 
 def choose_slots(num_sentences: int, batch_size: int, bucket: int) -> int:
-    """Returns in how many slots to search so many sentences of a bucket.
-
-    A number of slots has to be worth its programs, and its last sentences must not run in too many:
+    """Returns in how many slots to search so many sentences of a bucket: enough, but not too many.
 
     >>> [choose_slots(count, 64, 32) for count in (1, 2, 16, 17, 1000)]
     [1, 8, 8, 64, 64]

@@ -1,7 +1,7 @@
 """Texts, pairs of texts and labelled words as the ids that an encoder reads.
 
-A model with token types (`model.token_types`) reads them as BERT does; our BOS stands for [CLS] and
-our EOS for [SEP]. A tab separates the two texts of a pair.
+A model with token types (`model.token_types`) reads them as BERT does, with our BOS for [CLS] and
+EOS for [SEP]. A tab separates the two texts of a pair.
 """
 
 from collections.abc import Sequence

@@ -131,10 +131,9 @@ class ImageBatch(NamedTuple):
 class ImageBatches:
     """`batches[step]` is an `ImageBatch`; an epoch shows each image once, in its own order.
 
-    Evaluation reads the first `batches_per_epoch` batches of its own object, whose last rows may be
-    empty. Images are changed by draws of (seed, step): with `crop_padding` an image is surrounded
-    by so many pixels of 0, and cropped to its size at a random place; with `flip` half of the
-    images are mirrored left to right.
+    The last rows of an epoch may be empty. Images are changed by draws of (seed, step): with
+    `crop_padding` one is surrounded by so many pixels of 0, and cropped to its size at a random
+    place; with `flip` half of them are mirrored left to right.
     """
 
     def __init__(

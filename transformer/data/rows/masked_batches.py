@@ -60,9 +60,8 @@ def most_to_guess(length: int, rate: float) -> int:
 class MaskedBatches:
     """`batches[step]` is a `MaskedBatch` of the rows of `packed[step]`.
 
-    As in BERT (section 3.1) a token is to be guessed with probability `rate`, unless it is BOS or
-    EOS. Its input is then MASK (80%), a random token (10%) or itself (10%). If more tokens of a row
-    are drawn than `most_to_guess`, the last of them are not.
+    As in BERT (section 3.1) a token but BOS and EOS is to be guessed with probability `rate`, up to
+    `most_to_guess` in a row. Its input is then MASK (80%), a random token (10%) or itself (10%).
     """
 
     def __init__(

@@ -51,8 +51,7 @@ class PackedBatches:
     """`batches[step]` is a `Batch` of B rows, for every step from 0 on, epoch after epoch.
 
     Rows that hold 4 or more sentences of mean length are filled to 95-99% with tokens, rows that
-    hold 2 to 87-92%. Evaluation reads the first `batches_per_epoch` batches of its own object: they
-    hold each pair once.
+    hold 2 to 87-92%. The first `batches_per_epoch` batches hold each pair once, for evaluation.
     """
 
     def __init__(
@@ -126,13 +125,9 @@ class PackedBatches:
         return Batch.from_pairs(sides, pairs, pairs_per_row, self.shape)
 
     def sample_lengths(self) -> tuple[np.ndarray, float]:
-        """Returns (lengths [2, pairs] of a random sample of pairs, how many steps it would fill).
-
-        An epoch that is not too large is its own sample.
-        """
-        sample = self.plan.sample
-        share = len(sample) / self.plan.pairs_per_epoch
-        return self.plan.lengths_of(sample), share * self.batches_per_epoch
+        """Returns (lengths [2, pairs] of a random sample of pairs, how many steps it fills)."""
+        share = len(self.plan.sample) / self.plan.pairs_per_epoch
+        return self.plan.lengths_of(self.plan.sample), share * self.batches_per_epoch
 
     def fill(self, num_batches: int = 1) -> float:
         """Returns the share of positions that hold a token, in the first `num_batches` batches."""

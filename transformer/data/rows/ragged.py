@@ -72,10 +72,7 @@ class Ragged:
         return Ragged.from_lengths(*self.gather(indices))
 
     def split_longer(self, length: int) -> "Ragged":
-        """Returns the same ids in sentences of at most `length`: longer ones are cut into several.
-
-        A sentence of 8 ids becomes sentences of 3, 3 and 2 for length 3.
-        """
+        """Returns sentences of at most `length`: one of 8 ids becomes 3, 3 and 2 for length 3."""
         counts = -(-self.lengths // length)
         nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         lengths = np.minimum(np.repeat(self.lengths, counts) - nth * length, length)

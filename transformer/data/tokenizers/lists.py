@@ -145,9 +145,8 @@ class PieceListTokenizer(ListTokenizer):
     """A SentencePiece model that splits text, and a list that gives the ids: of imported models.
 
     Marian, M2M100, NLLB and mBART number the pieces otherwise than their SentencePiece models do,
-    and some have pieces that no text is split into, such as languages. With pieces ["<pad>", "<s>",
-    "</s>", "<unk>", "▁a", "b", ">>de<<"] the text ">>de<< abc" has the ids 6 4 5 3 2. A language at
-    the beginning of a text is one token if it is in the list.
+    and a language at the beginning of a text is one of them. With pieces ["<pad>", "<s>", "</s>",
+    "<unk>", "▁a", "b", ">>de<<"] the text ">>de<< abc" has the ids 6 4 5 3 2.
     """
 
     suffix = ".pieces"
