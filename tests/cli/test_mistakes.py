@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.mistakes import CONFIG_FILES, CORPORA, EVALUATE, TRAIN
+from tests.cli.mistakes import BEGIN, CONFIG_FILES, CORPORA, END, EVALUATE, TRAIN
 from tests.helpers import commands
 from transformer.cli.commands import evaluate, train
 from transformer.training.trainer import Trainer
@@ -37,6 +37,19 @@ def test_in_a_configuration_file(call, tmp_path, text, said):
     file = tmp_path / "mine.py"
     file.write_text(text)
     assert_refused(call(train.main, f"--config={file}", f"--workdir={tmp_path}"), said)
+
+
+def test_all_mistakes_of_a_configuration_file_are_named_at_once(call, tmp_path):
+    """Catches a file that needs a start for each of its mistakes."""
+    file = tmp_path / "mine.py"
+    lines = ["model.num_layers = 0", "model.dmodel = 64", "model.norm = 'both'", "data.cache = 1"]
+    body = [*(f"config.{line}" for line in lines), "1 / 0"]
+    file.write_text(BEGIN + "\n    ".join(body) + END)
+    code, _, err = call(train.main, f"--config={file}", f"--workdir={tmp_path}")
+    starts = [f"error: {file}, line {n}, {line}: " for n, line in enumerate(body[1:], 5)]
+    assert code == 2
+    for said, start in zip(err.splitlines(), starts, strict=True):
+        assert said.startswith(start)
 
 
 @pytest.mark.parametrize(("task", "words", "said"), EVALUATE)

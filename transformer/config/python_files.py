@@ -11,6 +11,7 @@ from types import ModuleType
 
 import transformer
 from transformer.config.experiment import Config
+from transformer.config.setting import keeping_mistakes
 from transformer.console import say
 
 DEFAULT_CONFIG = "configs/embedded_en_de.py"
@@ -20,7 +21,7 @@ def load_config_file(path: str, argument: str = "") -> Config:
     """Runs a Python file and returns what its `get_config` returns.
 
     argument: what it is called with, if not empty. Raises ValueError, which names the file and the
-    line, for the first mistake in the file, whatever it is.
+    line of each mistake.
     """
     with explaining_errors(path):
         get_config = getattr(run_file(path), "get_config", None)
@@ -60,21 +61,32 @@ def run_file(path: str) -> ModuleType:
 
 @contextmanager
 def explaining_errors(path: str) -> Generator[None]:
-    """Turns an error in the Python file `path` into a ValueError that names it and the line."""
-    try:
-        yield
-    except SyntaxError as error:
-        code = (error.text or "").strip()
-        raise ValueError(f"{error.filename}, line {error.lineno}: {error.msg}: {code}") from error
-    except Exception as error:
-        reason = str(error) or type(error).__name__
-        if not isinstance(error, ValueError | AttributeError):
-            reason = f"{type(error).__name__}: {reason}"
-        file = str(Path(path).absolute())
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-        if frames and frames[-1].line and not frames[-1].line.startswith("raise "):
-            path = f"{path}, line {frames[-1].lineno}, {frames[-1].line}"
-        raise ValueError(f"{path}: {reason}") from error
+    """Turns the errors in the Python file `path` into one ValueError with a line for each.
+
+    A line names the file, the line in it and its code. Wrong names and values of settings do not
+    end the file, so that all of them are named at once.
+    """
+    with keeping_mistakes() as mistakes:
+        try:
+            yield
+        except Exception as error:
+            mistakes.append((error, traceback.extract_tb(error.__traceback__)))
+    if mistakes:
+        lines = [_explain(path, error, stack) for error, stack in mistakes]
+        raise ValueError("\n".join(lines)) from mistakes[-1][0]
+
+
+def _explain(path: str, error: Exception, stack: traceback.StackSummary) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
+    reason = str(error) or type(error).__name__
+    if not isinstance(error, ValueError | AttributeError):
+        reason = f"{type(error).__name__}: {reason}"
+    file = str(Path(path).absolute())
+    frames = [frame for frame in stack if frame.filename == file]
+    if frames and frames[-1].line and not frames[-1].line.startswith("raise "):
+        path = f"{path}, line {frames[-1].lineno}, {frames[-1].line}"
+    return f"{path}: {reason}"
 
 
 def find_config(value: str, flag: str = "config") -> str:

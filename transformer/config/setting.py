@@ -10,7 +10,10 @@ import functools
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterator
+import traceback
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_type_hints
 
 from transformer.registry import REGISTERING, Registry
@@ -164,6 +167,24 @@ class Setting:
         return ",".join(parts)
 
 
+Mistakes = list[tuple[Exception, traceback.StackSummary]]  # with where each was made
+_kept: ContextVar[Mistakes | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def keeping_mistakes() -> Generator[Mistakes]:
+    """Collects the wrong names and values that settings are given in the block, in a list.
+
+    Outside of it they raise; in it the settings stay as they were.
+    """
+    mistakes: Mistakes = []
+    token = _kept.set(mistakes)
+    try:
+        yield mistakes
+    finally:
+        _kept.reset(token)
+
+
 @dataclasses.dataclass
 class Settings:
     """Base of the groups of settings, which checks each value that one is given.
@@ -179,14 +200,24 @@ class Settings:
         return super().__new__(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            value = self._checked(name, value)
+        except (AttributeError, ValueError) as error:
+            if (kept := _kept.get()) is None:
+                raise
+            kept.append((error, traceback.extract_stack()))
+        else:
+            super().__setattr__(name, value)
+
+    def _checked(self, name: str, value: Any) -> Any:
         known = self._declared().get(name)
         if known is None:
             raise AttributeError(self._mistake(name))
         if isinstance(known, Setting):
-            value = known.check(value)
-        elif not isinstance(value, known):
+            return known.check(value)
+        if not isinstance(value, known):
             raise TypeError(f"config.{name} must be a {known.__name__}, not {value!r}.")
-        super().__setattr__(name, value)
+        return value
 
     if not TYPE_CHECKING:  # which knows all names
 

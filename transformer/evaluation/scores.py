@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from etils import epath
@@ -20,7 +20,6 @@ from transformer.evaluation.results import write_results
 from transformer.model.loss import perplexity
 from transformer.workdir import WorkDir
 
-T = TypeVar("T")
 Table = list[dict[str, str]]  # rows of cells by their headers
 
 FEWEST_FOR_INTERVAL = 50  # sentences; a bootstrap of seven that are right says ± 0
@@ -175,7 +174,7 @@ def accuracy(is_right: Sequence[bool], direction: str, unit: str = "examples") -
     return Score("accuracy", 100 * share, "interval:wilson", direction, number, interval, unit)
 
 
-def spread(rows: Sequence[T]) -> Sequence[T]:
+def spread(rows: Sequence[Any]) -> Sequence[Any]:
     """Returns some rows as samples, spread over all."""
     return rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]
 

@@ -242,6 +242,7 @@ def _vocabularies(
             raise ValueError(f"{error} Without {folder} the vocabulary is learnt again.") from None
     sample = text.sample(MOST_PAIRS)
     tokenizers = train_tokenizers(config.tokenizer, sample, Tags(config.data).all)
+    Tags(config.data).check(tokenizers[0])  # before anything is kept of them
     try:
         _make_folder(folder)
         writer = f".{uuid.uuid4().hex}"  # other hosts may write the same files at once
