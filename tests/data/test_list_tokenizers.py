@@ -117,14 +117,6 @@ def test_ids_of_characters_are_dense_and_depend_on_no_order(characters):
     assert CharacterTokenizer.train(CHARACTERS[::-1]).to_bytes() == characters.to_bytes()
 
 
-def test_every_character_is_kept():
-    """Catches a character that a file cannot hold."""
-    everything = [chr(i) for i in (*range(0xD800), *range(0xE000, 0x11000))]
-    every = CharacterTokenizer.train(everything)
-    again = CharacterTokenizer.from_bytes(every.to_bytes())
-    assert again.encode(everything) == [[i, EOS] for i in range(NUM_SPECIAL, every.vocab_size)]
-
-
 def test_new_characters_are_unknown_and_one_each(characters):
     """Catches an error in mid-translation, five letters instead of one, and a lone surrogate as a
     piece: a translation that no file can hold."""
