@@ -14,10 +14,7 @@ from transformer.special_tokens import NUM_SPECIAL
 
 TEXT = [f"the cat no. {i} sat on the mat, über {i * 7 % 101} Mäuse" for i in range(300)]
 
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return SentencePieceTokenizer.train(TEXT, 400)
+TOKENIZER = SentencePieceTokenizer.train(TEXT, 400)
 
 
 def one_spaced(text):
@@ -27,7 +24,7 @@ def one_spaced(text):
     return text.replace("\n", " ").replace("\r", " ")
 
 
-def test_any_text_comes_back(tokenizer):
+def test_any_text_comes_back():
     """Catches characters lost to UNK, normalisation, an error on a lone surrogate, "<s>" in a text
     that is taken for no text, a quadratic merge, and a byte piece that spells a line feed."""
     rng = random.Random(0)
@@ -38,22 +35,22 @@ def test_any_text_comes_back(tokenizer):
         texts.append("".join(chr(rng.randrange(*plane)) for _ in range(rng.randrange(12))))
     for text in texts:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-        (ids,) = tokenizer.encode([text])
-        assert UNK not in ids and tokenizer.decode(ids) == one_spaced(text), repr(text)
-    assert len(tokenizer.encode(["x" * 1_000_000])[0]) > 1000
-    assert tokenizer.pieces(range(NUM_SPECIAL)) == ["<pad>", "<s>", "</s>", "<unk>"]
-    newline = tokenizer.pieces(range(400)).index("<0x0A>")
-    assert tokenizer.decode([*tokenizer.encode(["the"])[0][:-1], newline, newline]) == "the  "
+        (ids,) = TOKENIZER.encode([text])
+        assert UNK not in ids and TOKENIZER.decode(ids) == one_spaced(text), repr(text)
+    assert len(TOKENIZER.encode(["x" * 1_000_000])[0]) > 1000
+    assert TOKENIZER.pieces(range(NUM_SPECIAL)) == ["<pad>", "<s>", "</s>", "<unk>"]
+    newline = TOKENIZER.pieces(range(400)).index("<0x0A>")
+    assert TOKENIZER.decode([*TOKENIZER.encode(["the"])[0][:-1], newline, newline]) == "the  "
 
 
-def test_the_same_text_gives_the_same_bytes(tokenizer):
+def test_the_same_text_gives_the_same_bytes():
     """Catches a thread, hash seed or locale that changes the vocabulary of a resumed run."""
     program = (
         "from tests.data.test_tokenizer import *\n"
         "for t in SentencePieceTokenizer.train(TEXT, 400), PiecesTokenizer.train(TEXT, '@@'):\n"
         "    print(t.to_bytes().hex())\n"
     )
-    expected = [t.to_bytes().hex() for t in (tokenizer, PiecesTokenizer.train(TEXT, "@@"))]
+    expected = [t.to_bytes().hex() for t in (TOKENIZER, PiecesTokenizer.train(TEXT, "@@"))]
     for seed, language in (("1", "C"), ("2", "de_DE.UTF-8")):
         env = {"PYTHONHASHSEED": seed, "LANG": language, "LC_ALL": language}
         assert run_python(program, env=env)[1].decode().split() == expected
@@ -74,10 +71,10 @@ def test_an_impossible_vocabulary_names_the_possible_one(impossible, said, step)
         SentencePieceTokenizer.train(TEXT, possible + step)
 
 
-def test_a_damaged_model_is_refused_or_is_the_same(tokenizer):
+def test_a_damaged_model_is_refused_or_is_the_same():
     """Catches a truncated file that loads and encodes otherwise."""
-    model = tokenizer.to_bytes()
-    expected = tokenizer.encode(TEXT[:20])
+    model = TOKENIZER.to_bytes()
+    expected = TOKENIZER.encode(TEXT[:20])
     for length in [*range(0, len(model) - 40, 97), *range(len(model) - 40, len(model))]:
         try:
             loaded = SentencePieceTokenizer(model[:length])
