@@ -1,12 +1,20 @@
 """One long text as ids -> batches for causal language models."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.sentencepiece import Tokenizer
+
+# Where a text is divided, as a long one needs much memory, into parts whose tokens are those of the
+# whole. How GPT-2 splits a run of white space depends on what follows: its last space belongs to
+# the word behind it, and of three line breaks before a letter two can be one token; at the end of a
+# text, all three. So parts end at single line breaks between characters that are no white space,
+# and before lines that begin with one space and a word, as all of WikiText do.
+SEPARABLE = re.compile(r"(?<=\S\n)(?=\S)|(?<=\n)(?= \S)")
 
 
 def encode_text(tokenizer: Tokenizer, lines: Sequence[str]) -> np.ndarray:
@@ -16,27 +24,9 @@ def encode_text(tokenizer: Tokenizer, lines: Sequence[str]) -> np.ndarray:
     """
     if not tokenizer.line_breaks_are_text:
         return Ragged.encode(tokenizer, lines).flat
-    encoded = Ragged.encode(tokenizer, list(_separable_parts(lines)))
+    encoded = Ragged.encode(tokenizer, SEPARABLE.split("\n".join(lines)))
     ends = encoded.starts + encoded.lengths - 1
     return np.delete(encoded.flat, ends[:-1])
-
-
-def _separable_parts(lines: Sequence[str]) -> Iterator[str]:
-    """Yields a text in parts whose tokens are those of the whole: a long one needs much memory.
-
-    How GPT-2 splits a run of white space depends on what follows: its last space belongs to the
-    word behind it, and of three line breaks before a letter two can be one token; at the end of a
-    text, all three. So a text is divided after single line breaks between characters that are no
-    white space, and before lines that begin with one space and a word, as all of WikiText do.
-    """
-    part: list[str] = []
-    for line in lines:
-        is_alone = part and part[-1][-1:].strip() and line[:1].strip()
-        if is_alone or (part and line[:1] == " " and line[1:2].strip()):
-            yield "\n".join([*part, ""])
-            part = []
-        part.append(line)
-    yield "\n".join(part)
 
 
 class WindowBatch(NamedTuple):

@@ -132,5 +132,5 @@ class PackedBatches:
     def fill(self, num_batches: int = 1) -> float:
         """Returns the share of positions that hold a token, in the first `num_batches` batches."""
         batches = [self[step] for step in range(min(num_batches, self.batches_per_epoch))]
-        segments = [s for b in batches for s in (b.input_segments, b.target_segments)]
-        return float(sum((s != 0).sum() for s in segments) / sum(s.size for s in segments))
+        segments = [np.hstack([batch.input_segments, batch.target_segments]) for batch in batches]
+        return float((np.stack(segments) != 0).mean())
