@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import jax
 import numpy as np
@@ -114,6 +114,22 @@ class Translator(Predictor):
 
     # ---- search
 
+    @overload
+    def translate(
+        self, sentences: list[str] | tuple[str, ...], *, nbest: None = None, **options: Any
+    ) -> list[Translation]: ...
+    @overload
+    def translate(
+        self, sentences: list[str] | tuple[str, ...], *, nbest: int, **options: Any
+    ) -> list[list[Translation]]: ...
+    @overload
+    def translate(
+        self, sentences: Iterable[str], *, nbest: None = None, **options: Any
+    ) -> Iterator[Translation]: ...
+    @overload
+    def translate(
+        self, sentences: Iterable[str], *, nbest: int, **options: Any
+    ) -> Iterator[list[Translation]]: ...
     def translate(
         self,
         sentences: Iterable[str],

@@ -2,8 +2,8 @@
 
 "sharded" jits a step that sees the whole batch and lets the compiler insert the reductions;
 "pmap" gives each device its rows and all parameters, and the step reduces by itself, as under
-`jax.pmap`. Both pad a batch with empty rows until every device gets the same number, so the rows
-trained on are always the same.
+`jax.pmap`; it is made with `jax.shard_map`, of which JAX makes that function, too. Both pad a batch
+with empty rows until every device gets the same number, so the rows trained on are always the same.
 """
 
 import functools

@@ -55,7 +55,7 @@ def make_train_step(
 
     The gradient is that of the summed loss, divided once by the number of targets, so that it does
     not depend on how a batch is split: into `accumulate_steps` parts here, or over devices.
-    axis_name: the axis of `jax.pmap` to sum over; None where the compiler sees the whole batch.
+    axis_name: the axis of a `shard_map` to sum over; None where the compiler sees the whole batch.
 
     An update whose loss or gradient is not finite is skipped: the parameters stay, the step
     counts, and sums are 0 but for "skipped", which is 1.

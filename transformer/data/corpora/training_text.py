@@ -2,17 +2,17 @@
 
 A corpus is `embedded`, a folder with files for each split, a file or a pattern of their names (see
 `find_pair_files`), or `tfds:NAME` for any TFDS dataset with a `Translation` feature. The training
-text is all corpora one after another, without the pairs that are left out, and is never held as a
-whole.
+text is all corpora one after another, without the pairs that are left out. Only a small one is held
+as a whole, while settings are chosen for it.
 """
 
 import unicodedata
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from importlib import resources
-from itertools import islice
+from itertools import count, islice
 from typing import TypeVar
 
 import numpy as np
@@ -45,6 +45,7 @@ from transformer.data.files.text import Repairs, parse_split, read_text
 from transformer.data.workers import in_order, num_cores
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
+IN_MEMORY = 2**28  # bytes of files that are kept in memory rather than read again
 EMBEDDED = epath.Path(str(resources.files("transformer"))) / "embedded" / "en-de.tsv.xz"
 EMBEDDED_COLUMNS = {"en": 1, "de": 2}
 LETTERS_PER_ERROR = 12  # of `misspell`: about one word in three, in English
@@ -63,8 +64,9 @@ class TrainingText:
     written, where that matters; its methods raise it if a corpus cannot be read.
     """
 
-    def __init__(self, config: DataConfig) -> None:
-        self.config = config
+    def __init__(self, config: DataConfig, blocks: Sequence[Block] = ()) -> None:
+        """Opens the text of these settings; blocks: the text, if it is in memory already."""
+        self.config, self.blocks = config, blocks
         self.corpora = parse_corpora(config.corpus)
         opened = (open_split(corpus.name, config.train_split, config) for corpus in self.corpora)
         self.files = [files for files, _ in opened]  # of each corpus
@@ -73,6 +75,11 @@ class TrainingText:
                 make_is_wrong(language)
         self.num_blocks = 0  # in all, once they were read
         self._evaluation_pairs = dict[str, Pairs]()
+
+    def keep_in_memory(self) -> None:
+        """Reads the text now, for all its later passes, unless that takes too much memory."""
+        if sum(self._sizes) <= IN_MEMORY:
+            self.blocks = list(self._blocks())
 
     @cached_property
     def held_out(self) -> Pairs:
@@ -192,10 +199,15 @@ class TrainingText:
 
     def _blocks(self) -> Iterator[Block]:
         self.num_blocks = 0
+        for block in self.blocks or self._read_blocks():
+            self.num_blocks += 1
+            yield block
+
+    def _read_blocks(self) -> Iterator[Block]:
+        numbers = count()
         for index, corpus in enumerate(self.corpora):
             for block in read_blocks(corpus.name, self.config.train_split, self.config):
-                block.number, block.corpus = self.num_blocks, index
-                self.num_blocks += 1
+                block.number, block.corpus = next(numbers), index
                 yield block
 
     @cached_property

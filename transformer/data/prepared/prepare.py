@@ -110,11 +110,7 @@ def training_corpus(
     at the next start.
     """
     facts = text_facts(text)
-    if tokenizers is None and config.tokenizer.model:
-        tokenizers = train_tokenizers(config.tokenizer, [])
-    elif tokenizers is None:
-        folder = cache / _entry_name("vocabulary", vocabulary_recipe(config), facts)
-        tokenizers = _vocabularies(config, text, folder)
+    tokenizers = tokenizers or learn_vocabularies(config, text, cache, facts)
     Tags(config.data).check(tokenizers[0])
     recipe = corpus_recipe(text.config, tokenizers)
     folder = cache / _entry_name("corpus", recipe, facts)
@@ -224,14 +220,18 @@ def _discard(folder: epath.Path, file: Path) -> None:
 # ---- the vocabularies
 
 
-def _vocabularies(
-    config: Config, text: TrainingText, folder: epath.Path
+def learn_vocabularies(
+    config: Config, text: TrainingText, cache: epath.Path, facts: list[Facts]
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Returns the (source, target) tokenizers of a new run: those kept in `folder`, or learnt now.
+    """Returns the (source, target) tokenizers of a new run: those kept in `cache`, or learnt now.
 
     The held-out pairs are kept beside them, and written last: with them the folder is complete.
-    Raises ValueError if the text allows no such vocabulary, or they cannot be read or written.
+    facts: those of `text_facts`. Raises ValueError if the text allows no such vocabulary, or they
+    cannot be read or written.
     """
+    if config.tokenizer.model:
+        return train_tokenizers(config.tokenizer, [])
+    folder = cache / _entry_name("vocabulary", vocabulary_recipe(config), facts)
     if (held_out := read_held_out(folder)) is not None:
         text.held_out = held_out
         try:
