@@ -8,17 +8,7 @@ import pytest
 
 from tests.helpers.terminal import Terminal, without_commands_of_row
 from transformer import console
-from transformer.console import (
-    ERASE,
-    UNWRAPPED,
-    LiveLine,
-    Pace,
-    escaped,
-    format_seconds,
-    keeping_log,
-    quantity,
-    say,
-)
+from transformer.console import ERASE, UNWRAPPED, LiveLine, Pace, escaped, keeping_log, say
 
 
 class Clock:
@@ -26,47 +16,31 @@ class Clock:
 
     now = 0.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
 def test_pace_counts_what_was_done_since_the_start():
-    """Catches an estimate that includes the first step, which compiles for a minute."""
+    """Catches an estimate that includes the first step, which compiles for a minute, and a division
+    by zero on a coarse clock."""
     clock = Clock()
     pace = Pace(clock)
     clock.now = 60.0
     pace.add(1)
     assert pace.per_second() == 0.0 and pace.time_left(10) == ""
-    clock.now = 70.0
     pace.add(20)
-    assert pace.per_second() == 2.0
-    assert pace.time_left(240) == "2 min 00 s left"
-
-
-def test_pace_of_work_that_takes_no_time_is_a_number():
-    """Catches a division by zero on a coarse clock."""
-    pace = Pace(Clock())
-    pace.add(1)
-    pace.add(1)
     assert pace.time_left(1) == "0 s left" and pace.time_left(0) == ""
+    clock.now = 70.0
+    assert pace.per_second() == 2.0 and pace.time_left(240) == "2 min 00 s left"
 
 
-@pytest.mark.parametrize(
-    ("number", "noun", "text"),
-    [(1, "batch", "1 batch"), (2000, "batch", "2,000 batches"), (1.0, "minute", "1 minute")],
-)
-def test_numbers_agree_with_their_nouns(number, noun, text):
-    """Catches "1 batches", and "1.0 minutes" of a setting that may be a fraction."""
-    assert quantity(number, noun) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(9, "9 s"), (75, "1 min 15 s"), (3725, "1 h 02 min"), (3599.6, "1 h 00 min")],
-)
-def test_durations_read_well(seconds, text):
-    """Catches 60 seconds of a minute, and 60 minutes of an hour, after rounding."""
-    assert format_seconds(seconds) == text
+def test_numbers_and_durations_read_well():
+    """Catches "1 batches", "1.0 minutes" of a setting that may be a fraction, and 60 seconds of a
+    minute, or 60 minutes of an hour, after rounding."""
+    numbers = [console.quantity(*pair) for pair in ((1, "pair"), (2000, "batch"), (1.0, "minute"))]
+    assert numbers == ["1 pair", "2,000 batches", "1 minute"]
+    durations = {"9 s": 9, "1 min 15 s": 75, "1 h 02 min": 3725, "1 h 00 min": 3599.6}
+    assert [*map(console.format_seconds, durations.values())] == [*durations]
 
 
 def test_a_log_has_dates_what_was_said_and_why_it_ended():
@@ -95,17 +69,11 @@ def test_a_person_is_told_what_to_type(is_typed, said, monkeypatch, capsys):
 # ---- lines, and the row below them
 
 
-def line_on(stream):
-    """(line of a stream, its clock, which only the test moves)."""
-    clock = Clock()
-    return LiveLine(stream, clock), clock
-
-
 def test_a_phase_is_live_on_a_terminal_and_leaves_nothing():
     """Catches a phase that stays on the screen when it is over, a count without the rest, and a
     name with a line break that leaves a row behind at each tick."""
-    stream = Terminal()
-    line, clock = line_on(stream)
+    stream, clock = Terminal(), Clock()
+    line = LiveLine(stream, clock)
     with line.phase("validating"):
         with line.phase("translating", 100) as inner:
             for clock.now in (5.0, 6.0):
@@ -122,8 +90,8 @@ def test_a_phase_is_live_on_a_terminal_and_leaves_nothing():
 
 def test_a_file_gets_a_line_of_a_phase_where_nothing_else_is_said():
     """Catches a log that fills with phases of a moment, and one that is silent for minutes."""
-    stream = io.StringIO()
-    line, clock = line_on(stream)
+    stream, clock = io.StringIO(), Clock()
+    line = LiveLine(stream, clock)
     for _ in range(3):
         with line.phase("reading"):
             clock.now += 3
@@ -154,7 +122,7 @@ def test_a_phase_is_shown_where_a_command_asks_for_it(capsys, monkeypatch):
 def test_a_row_never_wraps_and_stays_above_what_is_said():
     """Catches a line that is longer than the terminal, of which each report leaves a row behind."""
     stream, text = Terminal(), "x" * 200
-    line, _ = line_on(stream)
+    line = LiveLine(stream, Clock())
     for step in (1, 2):
         line.show(f"step {step}  {text}")
     assert stream.getvalue().endswith(UNWRAPPED.format(f"step 2  {text}"))
@@ -172,10 +140,7 @@ def test_lines_of_a_file_have_dates_where_a_command_asks_for_it():
     line.say("one\ntwo")
     plain, *stamped = stream.getvalue().splitlines()
     assert plain == "plain"
-    assert [(text[4], text[13], text[19:]) for text in stamped] == [
-        ("-", ":", " one"),
-        ("-", ":", " two"),
-    ]
+    assert [text[4] + text[13] + text[19:] for text in stamped] == ["-: one", "-: two"]
 
 
 def test_a_terminal_that_has_gone_ends_nothing():

@@ -4,15 +4,9 @@ import pytest
 
 import transformer
 from transformer.config import Config
-from transformer.registry import (
-    ATTENTION_FUNCTIONS,
-    METRICS,
-    OWN_TASK,
-    REGISTRIES,
-    MetricEntry,
-    Registry,
-    task_kind,
-)
+from transformer.registry import METRICS, OWN_TASK, REGISTRIES, MetricEntry, Registry, task_kind
+from transformer.tasks.task import Task
+from transformer.tasks.translation import TranslationTask
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
@@ -51,7 +45,7 @@ def test_an_attention_function_takes_what_it_is_called_with(function):
     """Catches a stack trace of JAX about an argument, in the middle of making the model."""
     with pytest.raises(ValueError, match=r"'own' must take \(query, key, value, .*, not \(.*\.$"):
         transformer.register_attention("own")(function)
-    assert "own" not in ATTENTION_FUNCTIONS
+    assert "own" not in transformer.registry.ATTENTION_FUNCTIONS
 
 
 def test_a_taken_name_is_refused_but_a_cell_may_run_again():
@@ -87,9 +81,6 @@ def test_a_metric_keeps_its_label_and_its_direction():
 
 def test_a_task_that_extends_another_is_of_its_kind():
     """Catches a Translator that refuses a run of translation with another loss."""
-    from transformer.tasks.task import Task
-    from transformer.tasks.translation import TranslationTask
-
     transformer.register_task("twice", type("Twice", (TranslationTask,), {}))
     transformer.register_task("other", type("Other", (Task,), {}))
     kinds = [task_kind(name) for name in ("twice", "other", "images")]

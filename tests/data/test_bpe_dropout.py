@@ -9,18 +9,26 @@ from sentencepiece import sentencepiece_model_pb2
 from tests.helpers.control_ids import UNK
 from tests.helpers.packed_pairs import epoch_of
 from tests.helpers.sentencepiece_models import train_model
-from transformer.data.rows.bpe_dropout import BpeDropout, SubwordDropout, have_room, random_keys
+from transformer.data.rows.bpe_dropout import BpeDropout, SubwordDropout, random_keys
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.lists import CharacterTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 
-TEXT = [f"the cat no. {i} sat on the mattress, über {i * 7 % 101} Mäuse" for i in range(300)]
+SENTENCE = "the cat of my neighbours sleeps upon an overwhelmingly comfortable mattress über Mäuse"
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return SentencePieceTokenizer.train(TEXT, 400)
+def make_texts(num_sentences, seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(2, 12, num_sentences)
+    return [
+        f"{i} " + " ".join(rng.choice(SENTENCE.split(), count)) for i, count in enumerate(counts)
+    ]
+
+
+SOURCES, TARGETS = make_texts(150, 0), make_texts(150, 1)
+TEXT = SOURCES + TARGETS
+PIECES = SentencePieceTokenizer.train(TEXT, 360)
 
 
 def segmentations(pieces, score, rate):
@@ -36,20 +44,20 @@ def segmentations(pieces, score, rate):
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
-def test_segmentations_are_as_likely_as_in_the_paper(tokenizer, rate):
+def test_segmentations_are_as_likely_as_in_the_paper(rate):
     """Catches merges in another order, at another rate, or dropped for good."""
-    spec = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.model)
+    spec = sentencepiece_model_pb2.ModelProto.FromString(PIECES.model)
     score = {p.piece: p.score for p in spec.pieces if p.type == p.NORMAL}
     words, number = ["the", "cat", "über", "Mäuse", "mattress"], 8_000
-    ids = [tokenizer.encode([word])[0][:-1] for word in words]
+    ids = [ids[:-1] for ids in PIECES.encode(words)]
     many = Ragged.from_lists([word for word in ids for _ in range(number)])
-    segmented = BpeDropout(tokenizer, rate)(many, random_keys((0,), (len(many),)))
+    segmented = BpeDropout(PIECES, rate)(many, random_keys((0,), (len(many),)))
     for nth, word in enumerate(words):
         expected = segmentations(list("▁" + word), score, rate)
         drawn = Counter(
             tuple(segmented[i].tolist()) for i in range(nth * number, nth * number + number)
         )
-        drawn = {tuple(tokenizer.pieces(key)): count / number for key, count in drawn.items()}
+        drawn = {tuple(PIECES.pieces(key)): count / number for key, count in drawn.items()}
         assert drawn.keys() <= expected.keys() and len(drawn) > 3
         for pieces, probability in expected.items():
             margin = 5 * np.sqrt(probability / number) + 5 / number
@@ -68,7 +76,7 @@ def test_what_bpe_does_not_merge_stays():
 
 def test_pieces_may_go_beyond_spaces():
     """Catches words cut where a vocabulary has pieces such as "▁the▁cat"."""
-    model = train_model(TEXT, 60, model_type="bpe", split_by_whitespace=False)
+    model = train_model(TEXT, 120, model_type="bpe", split_by_whitespace=False)
     tokenizer = SentencePieceTokenizer(model)
     sentences, keys = Ragged.encode(tokenizer, TEXT), random_keys((0,), (len(TEXT),))
     segmented = BpeDropout(tokenizer, 0.05)(sentences, keys)
@@ -77,29 +85,16 @@ def test_pieces_may_go_beyond_spaces():
     assert any("▁" in piece[1:] for piece in pieces)
 
 
-def test_vocabularies_without_merges_are_refused(tokenizer):
+def test_vocabularies_without_merges_are_refused():
     """Catches a unigram model that is segmented as if it were BPE, and characters in silence."""
     with pytest.raises(ValueError, match=r"subword_dropout drops merges of BPE.*model_type=bpe"):
         BpeDropout(SentencePieceTokenizer(train_model(TEXT, 60)), 0.1)
     with pytest.raises(ValueError, match=r"needs SentencePiece on both sides.*CharacterTokenizer"):
-        SubwordDropout([tokenizer, CharacterTokenizer("ab")], 0.1, [], 0)
+        SubwordDropout([PIECES, CharacterTokenizer("ab")], 0.1, [], 0)
 
 
 # ---- the pairs of batches
 
-SENTENCE = "the cat of my neighbours sleeps upon an overwhelmingly comfortable mattress"
-
-
-def make_texts(num_sentences, seed):
-    rng = np.random.default_rng(seed)
-    counts = rng.integers(2, 12, num_sentences)
-    return [
-        f"{i} " + " ".join(rng.choice(SENTENCE.split(), count)) for i, count in enumerate(counts)
-    ]
-
-
-SOURCES, TARGETS = make_texts(150, 0), make_texts(150, 1)
-PIECES = SentencePieceTokenizer.train(SOURCES + TARGETS, 340)
 BEST = {*zip(*(map(tuple, PIECES.encode(side)) for side in (SOURCES, TARGETS)), strict=True)}
 
 
@@ -153,20 +148,3 @@ def test_a_row_without_room_gets_the_best_segmentations():
     shown = pairs_of(batches)
     kept = sum(len({ids[side] for ids in shown} & {ids[side] for ids in BEST}) for side in (0, 1))
     assert 3 < kept < 300
-
-
-def test_the_sentences_that_have_room():
-    """Catches a room that is shared with another row; the docstring's example."""
-    best, drawn = np.array([2, 1, 1, 1, 5]), np.array([4, 1, 3, 2, 8])
-    keys, row = np.array([0, 10, 30, 20, 5], np.uint64), np.array([0, 0, 0, 0, 1])
-    assert have_room(best, drawn, row, 8, keys).tolist() == [True, True, False, True, True]
-    assert have_room(best, drawn, row, 10, keys).all()
-
-
-def test_lengths_to_plan_with():
-    """Catches a pair that would be left out as its sentence might grow beyond the row."""
-    dropout, side = batches_of().subword_dropout, Ragged.from_lists([])
-    dropout.growth, side.lengths = [1.2, 3.0], np.array([4, 9, 11], np.uint16)
-    planned = dropout.planned_lengths((side, side), (10, 5))
-    assert [lengths.tolist() for lengths in planned] == [[5, 10, 11], [5, 9, 11]]
-    assert planned[0].dtype == np.uint16

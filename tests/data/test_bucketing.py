@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.control_ids import EOS
-from transformer.data.rows.bucketing import batch_sizes, bucket_lengths, fill_inputs, plan_batches
+from transformer.data.rows.bucketing import batch_sizes, fill_inputs, plan_batches
 from transformer.data.rows.ragged import Ragged
-
-
-def test_buckets_double_up_to_the_largest():
-    """Catches a largest bucket that is rounded away, and one beyond it."""
-    assert bucket_lengths(256) == [16, 32, 64, 128, 256]
-    assert bucket_lengths(300)[-2:] == [256, 300] and bucket_lengths(16) == [16]
 
 
 @pytest.mark.parametrize("num_replicas", [1, 4])

@@ -14,7 +14,7 @@ from transformer.data.tokenizers.lists import (
     PieceListTokenizer,
     PiecesTokenizer,
 )
-from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
+from transformer.data.tokenizers.sentencepiece import LONGEST_LINE, SentencePieceTokenizer
 from transformer.interop.huggingface.tokens import BERT, bert_json, with_control_tokens
 from transformer.special_tokens import SPECIAL_NAMES, SpecialIds
 
@@ -114,16 +114,19 @@ def test_damaged_files_are_refused_in_one_sentence(name):
             READERS[suffix](damaged)
 
 
-@pytest.mark.parametrize("text", [[], ["", ""]])
-def test_no_text_no_tokenizer(text):
+def test_no_text_no_tokenizer():
     """Catches a run that learns to say nothing, and an error that speaks of SentencePiece."""
-    for train in (
-        CharacterTokenizer.train,
-        functools.partial(PiecesTokenizer.train, joiner=""),
-        functools.partial(SentencePieceTokenizer.train, vocab_size=300),
-    ):
-        with pytest.raises(ValueError, match=r"^A tokenizer cannot be trained: [^\n]*\.$"):
+    pieces = functools.partial(PiecesTokenizer.train, joiner="")
+    sentencepiece = functools.partial(SentencePieceTokenizer.train, vocab_size=300)
+    refused = [(train, []) for train in (CharacterTokenizer.train, pieces, sentencepiece)]
+    refused += [(CharacterTokenizer.train, ["", ""]), (pieces, [" "]), (sentencepiece, [" ", "\t"])]
+    for train, text in refused:
+        with pytest.raises(
+            ValueError, match=r"^A tokenizer cannot be trained: .* holds no text\.$"
+        ):
             train(text)
+    with pytest.raises(ValueError, match=r"^A tokenizer cannot be trained: every line is longer"):
+        sentencepiece(["x" * (LONGEST_LINE + 1)])
 
 
 def test_tokenizers_are_shown_by_their_kind_and_size():

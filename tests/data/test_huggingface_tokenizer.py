@@ -39,23 +39,17 @@ def gpt2_files():
     return json.dumps({token: i for i, token in enumerate(tokens)}), MERGES_TXT
 
 
-@pytest.fixture(scope="module")
-def bert():
-    return with_control_tokens(bert_json(VOCAB_TXT), BERT)
-
-
-@pytest.fixture(scope="module")
-def gpt2():
-    return with_control_tokens(gpt2_json(*gpt2_files()), GPT2)
+UNCASED = with_control_tokens(bert_json(VOCAB_TXT), BERT)
+OF_GPT2 = with_control_tokens(gpt2_json(*gpt2_files()), GPT2)
 
 
 def pieces(tokenizer, text):
     return tokenizer.pieces(tokenizer.encode([text])[0])
 
 
-def test_bert_splits_as_transformers(bert):
+def test_bert_splits_as_transformers():
     """Catches settings of the normalisation that are lost; as transformers 5.23 splits."""
-    assert pieces(bert, "The cats, ÜBER 日本!") == [
+    assert pieces(UNCASED, "The cats, ÜBER 日本!") == [
         *("[CLS]", "the", "cat", "##s", ",", "uber", "日", "[UNK]", "!", "[SEP]")
     ]
     cased = with_control_tokens(bert_json(VOCAB_TXT, lowercase=False), BERT)
@@ -63,43 +57,43 @@ def test_bert_splits_as_transformers(bert):
     text = bert_json(VOCAB_TXT, strip_accents=False, tokenize_chinese_chars=False)
     accents = with_control_tokens(text, BERT)
     assert pieces(accents, "Über 日a É") == ["[CLS]", "über", "[UNK]", "é", "[SEP]"]
-    assert bert.decode(bert.encode(["The cats' cat."])[0]) == "the cats ' cat."
+    assert UNCASED.decode(UNCASED.encode(["The cats' cat."])[0]) == "the cats ' cat."
 
 
-def test_gpt2_splits_as_transformers(gpt2):
+def test_gpt2_splits_as_transformers():
     """Catches merges in another order, "# #" taken for a comment, and a space that is added."""
-    assert pieces(gpt2, "the cat##\n\n") == [*("the", "Ġcat", "##", "ĊĊ", "<|endoftext|>")]
+    assert pieces(OF_GPT2, "the cat##\n\n") == [*("the", "Ġcat", "##", "ĊĊ", "<|endoftext|>")]
     text = gpt2_json(*gpt2_files(), add_prefix_space=True)
     spaced = with_control_tokens(text, GPT2)
     assert pieces(spaced, "cat") == ["Ġcat", "<|endoftext|>"]
 
 
-def test_ids_are_those_of_the_file(bert, gpt2):
+def test_ids_are_those_of_the_file():
     """Catches rows of an embedding table that stand for other tokens."""
-    assert bert.pieces(range(bert.vocab_size)) == VOCAB_TXT.split("\n")
-    assert bert.special == SpecialIds(pad=0, bos=3, eos=4, unk=2, mask=5)
-    assert gpt2.pieces(range(gpt2.vocab_size)) == [*json.loads(gpt2_files()[0])]
-    assert {*gpt2.special} == {gpt2.vocab_size - 1} and gpt2.special.silent == []
+    assert UNCASED.pieces(range(UNCASED.vocab_size)) == VOCAB_TXT.split("\n")
+    assert UNCASED.special == SpecialIds(pad=0, bos=3, eos=4, unk=2, mask=5)
+    assert OF_GPT2.pieces(range(OF_GPT2.vocab_size)) == [*json.loads(gpt2_files()[0])]
+    assert {*OF_GPT2.special} == {OF_GPT2.vocab_size - 1} and OF_GPT2.special.silent == []
 
 
-def test_gpt2_gives_texts_back_with_their_line_breaks(bert, gpt2):
+def test_gpt2_gives_texts_back_with_their_line_breaks():
     """Catches lines that are joined, and a control token in a continuation."""
-    assert gpt2.line_breaks_are_text and not bert.line_breaks_are_text
+    assert OF_GPT2.line_breaks_are_text and not UNCASED.line_breaks_are_text
     for text in HARD + SPECIAL:
-        assert gpt2.decode(gpt2.encode([text])[0]) == text == gpt2.join_pieces(text)
-    assert gpt2.decode(gpt2.encode(["\ud83d"])[0]) == "\ufffd"
-    (ids,) = bert.encode(["the cat"])
-    assert bert.decode([*ids[:-1], bert.special.mask]) == "the cat"
+        assert OF_GPT2.decode(OF_GPT2.encode([text])[0]) == text == OF_GPT2.join_pieces(text)
+    assert OF_GPT2.decode(OF_GPT2.encode(["\ud83d"])[0]) == "\ufffd"
+    (ids,) = UNCASED.encode(["the cat"])
+    assert UNCASED.decode([*ids[:-1], UNCASED.special.mask]) == "the cat"
 
 
-def test_the_text_is_a_file_of_tokenizers(bert, gpt2):
+def test_the_text_is_a_file_of_tokenizers():
     """Catches a file that another program reads with other ids."""
-    for tokenizer, end in ((bert, []), (gpt2, [gpt2.special.eos])):
+    for tokenizer, end in ((UNCASED, []), (OF_GPT2, [OF_GPT2.special.eos])):
         other = library.Tokenizer.from_str(tokenizer.text)
         assert [[*other.encode(text).ids, *end] for text in HARD] == tokenizer.encode(HARD)
 
 
-def test_added_tokens_and_other_settings_of_a_file(bert):
+def test_added_tokens_and_other_settings_of_a_file():
     """Catches an added token with an id of its own, and files that cut or pad every text."""
     foreign = library.Tokenizer.from_str(
         bert_json(VOCAB_TXT.replace("\n[MASK]", "").replace("\nthe", "\n[MASK]\nthe"))
@@ -119,7 +113,7 @@ def test_added_tokens_and_other_settings_of_a_file(bert):
     assert tokenizer.pieces(range(tokenizer.vocab_size))[-2:] == ["<new>", "<user>"]
     untyped = json.loads(bert_json(VOCAB_TXT))
     del untyped["model"]["type"]  # as files of before 2021
-    assert with_control_tokens(json.dumps(untyped), BERT).encode(HARD) == bert.encode(HARD)
+    assert with_control_tokens(json.dumps(untyped), BERT).encode(HARD) == UNCASED.encode(HARD)
 
 
 def test_what_is_no_such_file_is_refused_in_one_sentence():
@@ -139,9 +133,9 @@ def test_what_is_no_such_file_is_refused_in_one_sentence():
         HuggingFaceTokenizer.from_bytes(foreign)
 
 
-def test_without_the_library_the_extra_is_named(bert, monkeypatch):
+def test_without_the_library_the_extra_is_named(monkeypatch):
     """Catches an import error, which does not say what to install."""
-    data = bert.to_bytes()
+    data = UNCASED.to_bytes()
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ValueError, match=r"^This needs tokenizers: pip install [^\n]*interop"):
         HuggingFaceTokenizer.from_bytes(data)

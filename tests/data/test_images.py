@@ -1,6 +1,7 @@
 """images.py: files to labelled images of one kind, images to patches, patches to batches."""
 
 import io
+import itertools
 import zlib
 
 import numpy as np
@@ -80,8 +81,7 @@ def test_a_damaged_file_is_refused_in_one_sentence(data, tmp_path):
 @pytest.mark.long
 def test_digits():
     """Catches images in the order of their writers, labels left in it, and pixels above 1."""
-    reason = "scikit-learn is not installed"
-    datasets = pytest.importorskip("sklearn.datasets", reason=reason)
+    datasets = pytest.importorskip("sklearn.datasets", reason="scikit-learn is not installed")
     config = DataConfig(corpus="sklearn:digits")
     images, labels = load_images(config, "all")
     assert images.shape == (1797, 8, 8, 1) and images.min() == 0 and images.max() == 1
@@ -99,11 +99,8 @@ def test_patches_go_row_by_row(height, width, channels, size):
     """Catches rows and columns exchanged, of the patches or in one, and strips for squares."""
     images = RNG.random((2, height, width, channels), np.float32)
     for image, row in zip(images, to_patches(images, size), strict=True):
-        expected = [
-            image[top : top + size, left : left + size].ravel()
-            for top in range(0, height, size)
-            for left in range(0, width, size)
-        ]
+        places = itertools.product(range(0, height, size), range(0, width, size))
+        expected = [image[y : y + size, x : x + size].ravel() for y, x in places]
         assert np.array_equal(row, expected)
     with pytest.raises(ValueError, match=rf"^data\.patch_size \(4\) must .* {height} × {width} "):
         to_patches(images, 4)  # of one side, or of both
@@ -113,7 +110,6 @@ def test_patches_go_row_by_row(height, width, channels, size):
 
 
 def batches_of(images, **options):
-    """Image i has the class i."""
     targets = np.arange(len(images), dtype=np.int32)
     return ImageBatches(images, targets, patch_size=2, rows_per_batch=8, seed=0, **options)
 

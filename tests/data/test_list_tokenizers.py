@@ -26,37 +26,26 @@ HARD = [
 LANGUAGES = [">>fra<<The cat", ">>fra<< The cat", ">>zho_Hant<<  cat", " >>fra<< The cat"]
 
 
-@pytest.fixture(scope="module")
-def english():
-    return train_model(ENGLISH, 70, hard_vocab_limit=False)
+MODELS = train_model(ENGLISH, 70, hard_vocab_limit=False), train_model(GERMAN, 60, model_type="bpe")
+UNION = list(dict.fromkeys([*pieces_of(MODELS[0]), *pieces_of(MODELS[1])]))
+# One list for both sides, whose order is that of neither model.
+ALL = [*SPECIAL_NAMES, *sorted(UNION, key=lambda p: p[::-1]), ">>fra<<", ">>zho_Hant<<"]
+MARIAN = [PieceListTokenizer(model, ALL) for model in MODELS]
 
 
-@pytest.fixture(scope="module")
-def german():
-    return train_model(GERMAN, 60, model_type="bpe")
-
-
-@pytest.fixture(scope="module")
-def marian(english, german):
-    """(source, target) tokenizers of one list, whose order is that of neither model."""
-    union = sorted({*pieces_of(english), *pieces_of(german)}, key=lambda piece: piece[::-1])
-    pieces = [*SPECIAL_NAMES, *union, ">>fra<<", ">>zho_Hant<<"]
-    return PieceListTokenizer(english, pieces), PieceListTokenizer(german, pieces)
-
-
-def test_the_model_splits_and_the_list_numbers(marian, english):
+def test_the_model_splits_and_the_list_numbers():
     """Catches the ids of the SentencePiece model, whose order is another."""
-    source, target = marian
-    processor = sentencepiece.SentencePieceProcessor(model_proto=english)
+    source, target = MARIAN
+    processor = sentencepiece.SentencePieceProcessor(model_proto=MODELS[0])
     for text, ids in zip(ENGLISH, source.encode(ENGLISH), strict=True):
         assert source.pieces(ids) == [*processor.encode(text, out_type=str), "</s>"]
         assert source.decode(ids) == source.join_pieces(text) == text
         assert target.decode(ids) == text  # "▁" of pieces that the target's model does not know
 
 
-def test_a_language_in_the_list_is_one_token_at_the_beginning(marian):
+def test_a_language_in_the_list_is_one_token_at_the_beginning():
     """Catches a language that is split, one that is lost from the rest, and one amid the text."""
-    tokenizer = marian[0]
+    tokenizer = MARIAN[0]
     fra, cat = tokenizer.vocab_size - 2, tokenizer.encode(["The cat"])[0]
     for text in (">>fra<<The cat", ">>fra<< The cat", ">>fra<<   The cat"):
         assert tokenizer.encode([text]) == [[fra, *cat]]
@@ -67,8 +56,9 @@ def test_a_language_in_the_list_is_one_token_at_the_beginning(marian):
 
 
 @pytest.mark.parametrize(("own", "other"), [("__de__", "__fr__"), ("deu_Latn", "fra_Latn")])
-def test_texts_begin_with_their_language(german, own, other):
+def test_texts_begin_with_their_language(own, other):
     """Catches a target whose language the search does not force, and languages in translations."""
+    german = MODELS[1]
     pieces = [*SPECIAL_NAMES, *pieces_of(german), other, own]
     tokenizer = PieceListTokenizer(german, pieces, [own])
     first, second = tokenizer.vocab_size - 1, tokenizer.vocab_size - 2
@@ -81,56 +71,44 @@ def test_texts_begin_with_their_language(german, own, other):
         PieceListTokenizer(german, pieces, ["__xx__"])
 
 
-def test_what_is_unknown_is_one_token_and_no_text(marian):
+def test_what_is_unknown_is_one_token_and_no_text():
     """Catches an error on an emoji or half of one, and "⁇" in a translation."""
-    ids = marian[0].encode(["cat 😀😀", "cat \ud83d"])
+    ids = MARIAN[0].encode(["cat 😀😀", "cat \ud83d"])
     assert ids[0].count(UNK) == 1  # the model's normalisation drops U+FFFD
-    assert [marian[0].decode(sentence) for sentence in ids] == ["cat", "cat"]
+    assert [*map(MARIAN[0].decode, ids)] == ["cat", "cat"]
 
 
 # ---- characters, and ready-made pieces
 
 CHARACTERS = ["dé ja  vu ", "a\tb\nc\rd\u2028e\x85f", "日本\U0001f600", "<s>", ""]
+KNOWN = CharacterTokenizer.train(CHARACTERS)
 
 
-@pytest.fixture(scope="module")
-def characters():
-    return CharacterTokenizer.train(CHARACTERS)
-
-
-def test_text_of_known_characters_comes_back_exactly(characters):
+def test_text_of_known_characters_comes_back_exactly():
     """Catches spaces that are joined or stripped, and normalisation."""
     rng = random.Random(0)
     known = sorted(set("".join(CHARACTERS)))
     texts = CHARACTERS + ["".join(rng.choices(known, k=rng.randrange(20))) for _ in range(200)]
-    for text, ids in zip(texts, characters.encode(texts), strict=True):
+    for text, ids in zip(texts, KNOWN.encode(texts), strict=True):
         assert len(ids) == len(text) + 1 and ids[-1] == EOS
-        assert characters.decode(ids) == characters.join_pieces(text) == text
+        assert KNOWN.decode(ids) == KNOWN.join_pieces(text) == text
 
 
-def test_ids_of_characters_are_dense_and_depend_on_no_order(characters):
+def test_ids_of_characters_are_dense_and_depend_on_no_order():
     """Catches an id beyond the embedding table, and a set's order, which changes between starts."""
-    ids = {i for sentence in characters.encode(CHARACTERS) for i in sentence[:-1]}
-    assert ids == set(range(NUM_SPECIAL, characters.vocab_size))
-    assert characters.pieces([PAD, BOS, EOS, UNK]) == ["<pad>", "<s>", "</s>", "<unk>"]
-    assert characters.pieces(characters.encode(["a b"])[0]) == ["a", " ", "b", "</s>"]
-    assert CharacterTokenizer.train(CHARACTERS[::-1]).to_bytes() == characters.to_bytes()
+    ids = {i for sentence in KNOWN.encode(CHARACTERS) for i in sentence[:-1]}
+    assert ids == set(range(NUM_SPECIAL, KNOWN.vocab_size))
+    assert KNOWN.pieces([PAD, BOS, EOS, UNK]) == ["<pad>", "<s>", "</s>", "<unk>"]
+    assert KNOWN.pieces(KNOWN.encode(["a b"])[0]) == ["a", " ", "b", "</s>"]
+    assert CharacterTokenizer.train(CHARACTERS[::-1]).to_bytes() == KNOWN.to_bytes()
 
 
-def test_every_character_is_kept():
-    """Catches a character that a file cannot hold."""
-    everything = [chr(i) for i in (*range(0xD800), *range(0xE000, 0x11000))]
-    every = CharacterTokenizer.train(everything)
-    again = CharacterTokenizer.from_bytes(every.to_bytes())
-    assert again.encode(everything) == [[i, EOS] for i in range(NUM_SPECIAL, every.vocab_size)]
-
-
-def test_new_characters_are_unknown_and_one_each(characters):
+def test_new_characters_are_unknown_and_one_each():
     """Catches an error in mid-translation, five letters instead of one, and a lone surrogate as a
     piece: a translation that no file can hold."""
-    (ids,) = characters.encode(["aßa"])
+    (ids,) = KNOWN.encode(["aßa"])
     assert ids[1] == UNK and UNK not in (ids[0], ids[2])
-    assert characters.decode(ids) == "a\ufffda"
+    assert KNOWN.decode(ids) == "a\ufffda"
     lone = CharacterTokenizer.train(["a\ud83d", "\ude00"])
     assert lone.vocab_size == NUM_SPECIAL + 2
     assert lone.decode(lone.encode(["\ud83d"])[0]) == "\ufffd"
@@ -153,19 +131,21 @@ def test_ready_made_pieces():
 # ---- beside transformers, where it is installed
 
 
-def test_marian_has_the_ids_of_transformers(english, german, tmp_path):
+def write_files(folder, pieces, models):
+    (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
+    for name, model in models.items():
+        (folder / name).write_bytes(model)
+
+
+def test_marian_has_the_ids_of_transformers(tmp_path):
     """Catches another vocabulary for one side, and another treatment of spaces and languages."""
     transformers = pytest.importorskip("transformers")
-    union = list(dict.fromkeys([*pieces_of(english), *pieces_of(german)]))
-    pieces = ["</s>", "<unk>", *union, ">>fra<<", ">>zho_Hant<<", "<pad>"]
-    (tmp_path / "source.spm").write_bytes(english)
-    (tmp_path / "target.spm").write_bytes(german)
-    vocabulary = json.dumps({piece: i for i, piece in enumerate(pieces)})
-    (tmp_path / "vocab.json").write_text(vocabulary)
+    pieces = ["</s>", "<unk>", *UNION, ">>fra<<", ">>zho_Hant<<", "<pad>"]
+    write_files(tmp_path, pieces, {"source.spm": MODELS[0], "target.spm": MODELS[1]})
     reference = transformers.MarianTokenizer.from_pretrained(tmp_path)
     pad = len(pieces) - 1
     special = SpecialIds(pad, pad, 0, 1, 1)
-    source, target = (PieceListTokenizer(m, pieces, special=special) for m in (english, german))
+    source, target = (PieceListTokenizer(model, pieces, special=special) for model in MODELS)
     for text in [*ENGLISH, *GERMAN, *HARD, *LANGUAGES]:
         (inputs,), (targets,) = source.encode([text]), target.encode([text])
         assert inputs == reference(text).input_ids, text
@@ -175,19 +155,17 @@ def test_marian_has_the_ids_of_transformers(english, german, tmp_path):
             assert target.decode(ids) == reference.decode(ids, **options), text
 
 
-def test_m2m100_has_the_ids_of_transformers(german, tmp_path):
+def test_m2m100_has_the_ids_of_transformers(tmp_path):
     """Catches a language at the wrong end, and pieces that are one id off."""
     transformers = pytest.importorskip("transformers")
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(german)]
-    (tmp_path / "sentencepiece.bpe.model").write_bytes(german)
-    vocabulary = json.dumps({piece: i for i, piece in enumerate(pieces)})
-    (tmp_path / "vocab.json").write_text(vocabulary)
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(MODELS[1])]
+    write_files(tmp_path, pieces, {"sentencepiece.bpe.model": MODELS[1]})
     reference = transformers.M2M100Tokenizer.from_pretrained(tmp_path, src_lang="en", tgt_lang="de")
     numbered = sorted(reference.lang_code_to_id.items(), key=lambda language: language[1])
     pieces += [f"__{code}__" for code, _ in numbered]
     special = SpecialIds(1, 2, 2, 3, 3)
     source, target = (
-        PieceListTokenizer(german, pieces, [first], special) for first in ("__en__", "__de__")
+        PieceListTokenizer(MODELS[1], pieces, [first], special) for first in ("__en__", "__de__")
     )
     for text in [*ENGLISH, *GERMAN, *HARD]:
         (inputs,), (targets,) = source.encode([text]), target.encode([text])

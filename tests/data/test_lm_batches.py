@@ -15,10 +15,9 @@ def windows_of(num_ids=100, *, length=10, rows=4, seed=None):
     return Windows(ids, start=START, length=length, rows_per_batch=rows, seed=seed)
 
 
-@pytest.mark.parametrize("seed", [None, 0])
-def test_inputs_are_the_ids_before_the_targets(seed):
+def test_inputs_are_the_ids_before_the_targets():
     """Catches a model that is shown what it has to guess, and rows that skip an id."""
-    batch = windows_of(seed=seed)[0]
+    batch = windows_of(seed=0)[0]
     assert batch.inputs.shape == batch.targets.shape == (4, 10)
     assert batch.inputs.dtype == batch.targets.dtype == np.int32
     before = np.where(batch.targets == NUM_SPECIAL, START, batch.targets - 1)
@@ -44,21 +43,17 @@ def test_every_window_has_every_id_once_and_in_order(num_ids):
     assert len(batches) == -(-num_ids // 40)
     targets = np.concatenate([batch.targets[batch.weights == 1] for batch in batches])
     assert np.array_equal(targets, np.arange(num_ids) + NUM_SPECIAL)
-    assert {batch.targets.shape for batch in batches} == {(4, 10)}
 
 
 def test_random_windows_reach_both_ends():
-    """Catches a first or last id that is never a target, and a window beyond the end."""
+    """Catches a first or last id that is never a target, a window beyond the end, and a text that
+    is shorter than a window."""
     windows = windows_of(13, rows=50, seed=0)
     starts = {int(start) for step in range(5) for start in windows[step].targets[:, 0]}
     assert starts == {NUM_SPECIAL + i for i in range(4)}
     only = windows_of(10, seed=0)
     assert (only[0].inputs[:, 0] == START).all() and only.batches_per_epoch == 1
     assert windows_of(1000, seed=0).batches_per_epoch == 25
-
-
-def test_a_text_shorter_than_a_window_is_refused():
-    """Catches an error that speaks of the generator of random numbers."""
     message = r"^The text has 9 pieces, .*data\.row_length \(10\); lower it\.$"
     with pytest.raises(ValueError, match=message):
         windows_of(9, seed=0)

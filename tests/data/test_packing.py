@@ -8,7 +8,7 @@ from tests.helpers.packed_pairs import epoch_of
 from transformer.config import DataConfig
 from transformer.data.corpora.cleaning import filter_by_length, length_warnings
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.rows.bin_packing import fewest_rows, pack
+from transformer.data.rows.bin_packing import fewest_rows
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -45,7 +45,7 @@ def test_a_batch_is_a_multiple_of_eight_rows():
 
 
 def sentences(*lengths):
-    """Sentences of these lengths, of which the first piece is the number + 10."""
+    """The first piece of each is its number + 10."""
     return Ragged.from_lists([[i + 10, *[5] * (n - 2), EOS] for i, n in enumerate(lengths)])
 
 
@@ -68,11 +68,7 @@ def test_every_pair_once_an_epoch(num_pairs):
 
 def test_a_sentence_as_long_as_the_row_and_a_longer_one():
     """Catches a longest sentence that fits no row, and an endless search for one."""
-    source, target, rows = (
-        sentences(32, 32, 32),
-        sentences(2, 2, 2),
-        {"rows_per_batch": 2, "seed": 0},
-    )
+    source, target, rows = sentences(*[32] * 3), sentences(*[2] * 3), dict(rows_per_batch=2, seed=0)
     assert len(epoch_of(PackedBatches(source, target, row_length=32, **rows), 0)) == 3
     with pytest.raises(ValueError, match="A target of 32 tokens fits no row of 31"):
         PackedBatches(target, source, row_length=31, **rows)
@@ -92,15 +88,6 @@ def test_a_few_long_sources_are_counted_and_left_out():
 
 
 # ---- rows that are full on both sides and never too full
-
-
-def test_pack_as_in_its_example():
-    """Catches rounds that fill one side of a row and leave the other empty: `_deal`'s example."""
-    lengths = np.array([[7, 5, 4, 2, 1], [5, 6, 3, 5, 1]])
-    rows = pack(lengths, (10, 10), 2, np.random.default_rng(0))
-    assert rows.tolist() == [0, 1, 1, 0, 1]
-    rows = pack(lengths[:, [0, 0, 0]], (10, 10), 2, np.random.default_rng(0))
-    assert sorted(rows.tolist()) == [-1, 0, 1]
 
 
 def assert_full(lengths, shape, rng, fill):

@@ -57,22 +57,20 @@ def test_saving_again_leaves_no_old_file(tmp_path):
     assert load_tokenizers(tmp_path)[0].to_bytes() == separate[0].to_bytes()
 
 
-def test_a_given_model_is_used(tmp_path):
-    """Catches a new vocabulary instead of the one that was named."""
+def test_a_given_model_is_used_or_refused_by_name(tmp_path):
+    """Catches a new vocabulary instead of the one that was named or imported, and a stack trace."""
     given = SentencePieceTokenizer.train(["a b c"] * 5, 265)
     (tmp_path / "my.model").write_bytes(given.to_bytes())
     source, target = train_tokenizers(TokenizerConfig(model=str(tmp_path / "my.model")), PAIRS)
     assert source is target and source.to_bytes() == given.to_bytes()
-
-
-@pytest.mark.parametrize(
-    ("name", "data"), [("my.model", b""), ("my.model", b"text\n"), ("none.model", b"")]
-)
-def test_a_given_model_that_is_none_is_refused_by_name(name, data, tmp_path):
-    """Catches a stack trace, and a run that trains another one instead."""
-    (tmp_path / "my.model").write_bytes(data)
-    with pytest.raises(ValueError, match=rf"{name}.*\.$"):
-        train_tokenizers(TokenizerConfig(model=str(tmp_path / name)), PAIRS)
+    for content in (b"", b"text\n"):
+        (tmp_path / "no.model").write_bytes(content)
+        with pytest.raises(ValueError, match=r"no\.model.*\.$"):
+            train_tokenizers(TokenizerConfig(model=str(tmp_path / "no.model")), PAIRS)
+    with pytest.raises(ValueError, match=r"none\.model.*\.$"):
+        train_tokenizers(TokenizerConfig(model=str(tmp_path / "none.model")), PAIRS)
+    with pytest.raises(ValueError, match=r"training\.init_from[^\n]*\.$"):
+        train_tokenizers(TokenizerConfig(kind="imported"), PAIRS)
 
 
 def test_missing_half_and_damaged_files_are_refused_by_name(tmp_path):
@@ -100,11 +98,3 @@ def test_two_imported_tokenizers_may_share_one_list(tmp_path):
     loaded = load_tokenizers(tmp_path)
     assert [t.to_bytes() for t in loaded] == [t.to_bytes() for t in saved]
     assert loaded[0].to_bytes() != loaded[1].to_bytes()
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_an_imported_tokenizer_is_not_trained(shared):
-    """Catches a new vocabulary under the weights of an imported model."""
-    config = TokenizerConfig(kind="imported", shared=shared)
-    with pytest.raises(ValueError, match=r"training\.init_from[^\n]*\.$"):
-        train_tokenizers(config, PAIRS)

@@ -64,15 +64,13 @@ def test_every_example_is_kept(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
-        ("O O", []),
         ("B-PER I-PER O B-LOC", [("PER", 0, 2), ("LOC", 3, 4)]),
         ("B-PER B-PER", [("PER", 0, 1), ("PER", 1, 2)]),
         ("I-PER I-PER", [("PER", 0, 2)]),  # the older notation: B- between neighbours alone
         ("B-PER I-LOC", [("PER", 0, 1), ("LOC", 1, 2)]),
         ("O I-LOC B-LOC I-LOC", [("LOC", 1, 2), ("LOC", 2, 4)]),
         ("B-A-B I-A-B", [("A-B", 0, 2)]),
-        ("NOUN B I-", []),
-        ("", []),
+        ("O NOUN B I-", []),
     ],
 )
 def test_entities(labels, expected):

@@ -7,17 +7,19 @@ from types import SimpleNamespace
 import pytest
 from sacrebleu.dataset import DATASETS
 
+import transformer
+from tests.helpers.random_runs import write_run
 from transformer.cli.commands.evaluate import EvaluateFlags
 from transformer.evaluation.evaluation_set import read_files, read_published
-
-LINES = {"in": "abc", "a": "def", "b": "ghi", "c,d": "def", "e": "de"}
+from transformer.workdir import WorkDir
 
 
 @pytest.fixture(autouse=True)
 def files(tmp_path, monkeypatch):
     """Files with a letter in each line, in the current folder."""
     monkeypatch.chdir(tmp_path)
-    for name, letters in LINES.items():
+    lines = {"in": "abc", "a": "def", "b": "ghi", "c,d": "def", "e": "de"}
+    for name, letters in lines.items():
         (tmp_path / name).write_text("".join(f"{letter}\n" for letter in letters))
 
 
@@ -75,3 +77,15 @@ def test_no_network_is_one_sentence(tmp_path, monkeypatch):
         monkeypatch.setattr(DATASETS["wmt17"], name, str(tmp_path))
     with pytest.raises(ValueError, match=r"wmt17 cannot be downloaded .*no route to host"):
         read_published("wmt17", "en-de")
+
+
+def test_the_corpus_of_config_json_is_scored(tmp_path):
+    """Catches a split of the corpus that the checkpoint notes, where config.json names another."""
+    run = write_run(tmp_path / "run", "classification")
+    (tmp_path / "test.tsv").write_text("no\tw1 w2\nyes\tw3\nmaybe\tw4\n")
+    config = WorkDir(run).load_config()
+    assert config.data.corpus == "embedded"  # as its checkpoint notes
+    WorkDir(run).save_config(config.with_values({"data.corpus": str(tmp_path)}))
+    result = transformer.evaluate(run, verbose=False)
+    assert result.corpus == f"{tmp_path} test"
+    assert result.scores["accuracy"].num_sentences == 3

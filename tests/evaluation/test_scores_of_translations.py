@@ -19,7 +19,9 @@ def strict(text):
 
 
 def test_everything_is_kept_with_its_signature(tmp_path):
-    """Catches a score that is printed but not kept, and a file that lacks a segment."""
+    """Catches a score that is printed but not kept, a file that lacks a segment, and Infinity in
+    report.json, which most programs refuse to read.
+    """
     result = evaluation(CORPUS * 9)
     path = result.save(WorkDir(tmp_path), "test[:5%]")
     assert path == tmp_path / "results" / "test_0_5_" / "report.json"
@@ -34,6 +36,8 @@ def test_everything_is_kept_with_its_signature(tmp_path):
     assert [s["translation"] for s in segments] == [row[2] for row in CORPUS] * 9
     assert (path.parent / "translations.txt").read_text().count("\n") == 54
     assert "<h1>" in (path.parent / "report.html").read_text()
+    result.scores["perplexity"].value = math.inf
+    assert strict(result.save(WorkDir(tmp_path), "x").read_text())["perplexity"]["value"] is None
 
 
 def test_the_same_texts_give_the_same_files(tmp_path):
@@ -43,13 +47,6 @@ def test_the_same_texts_give_the_same_files(tmp_path):
     folders = [evaluation().save(WorkDir(tmp_path), name).parent for name in ("a", "b")]
     for name in ("report.json", "report.html", "segments.jsonl"):
         assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
-
-
-def test_a_perplexity_beyond_a_float_is_still_json(tmp_path):
-    """Catches Infinity in report.json, which most programs refuse to read."""
-    result = evaluation()
-    result.scores["perplexity"].value = math.inf
-    assert strict(result.save(WorkDir(tmp_path), "x").read_text())["perplexity"]["value"] is None
 
 
 def test_lines_name_every_score_and_count():

@@ -60,8 +60,7 @@ class ReversingTranslator:
 
     def attention(self, source, translation):
         sides = [*source.split(), "</s>"], [*translation.text.split(), "</s>"]
-        shape = (2, 3, len(sides[1]), len(sides[0]))  # [layers, N, T, S]
-        weights = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        weights = np.random.default_rng(0).random((2, 3, len(sides[1]), len(sides[0])))
         return AttentionWeights(*sides, weights, weights, weights)
 
 
@@ -90,7 +89,7 @@ def test_an_evaluation_is_of_what_the_translator_says():
     translator = ReversingTranslator()
     translator.config.data.selection_metric = "line_error_rate"
     result = evaluate_translator(translator, test_set, "own", beam_size=3)
-    sources, targets = (list(side) for side in zip(*test_set, strict=True))
+    sources, targets = map(list, zip(*test_set, strict=True))
     found, scored = translator.translate(sources), translator.score(sources, targets)
     references = [*targets[:48], "w2 split", "w3"]
     assert [s.translation for s in result.segments] == [t.text for t in found]
@@ -108,9 +107,8 @@ def test_an_evaluation_is_of_what_the_translator_says():
     assert result.scores["perplexity"].value == pytest.approx(np.exp(-nll / count))
     assert result.outputs["translations"]["empty"] == sum(not t.text for t in found) - 1
     assert sum(score.num_sentences for score in result.by_length.values()) == 49
-    assert (result.checkpoint, result.corpus, result.vocab_size) == (
-        "last (20)", "own", TOKENIZER.vocab_size,
-    )  # fmt: skip
+    assert (result.checkpoint, result.corpus) == ("last (20)", "own")
+    assert result.vocab_size == TOKENIZER.vocab_size
 
 
 def test_maps_are_of_short_sentences_and_of_their_tokens():
@@ -130,10 +128,8 @@ def test_maps_are_of_short_sentences_and_of_their_tokens():
 
 
 def test_cut_sources_and_search_options_are_kept():
-    """Catches a test set whose longest sentences are cut without a word, and an option lost.
-
-    Also attention of a cut sentence, for which all scores are lost as it has no picture, and a
-    count that forgets the tag of the source.
+    """Catches a test set whose longest sentences are cut without a word, an option lost, attention
+    of a cut sentence, which has no picture, and a count that forgets the tag of the source.
     """
     translator = ReversingTranslator()
     test_set = [("w1 " * 255, "w1"), ("w1 " * 256, "w1")]
@@ -164,9 +160,7 @@ def test_another_checkpoint_needs_no_compile(run, compiles):
 
 def test_names_of_checkpoints(run):
     """Catches "all" that forgets one, a step twice, and a typo that is reported after an hour."""
-    names = [
-        translator.run.checkpoint for translator in each_checkpoint(run, "20, all,average:2,20")
-    ]
+    names = [found.run.checkpoint for found in each_checkpoint(run, "20, all,average:2,20")]
     assert names == ["20", "10", "30", "mean of 2 (20 to 30)"]
     with pytest.raises(ValueError, match="not 'newest'"):
         next(each_checkpoint(run, "last,newest"))

@@ -11,12 +11,6 @@ from jax.experimental.compilation_cache import compilation_cache as jax_cache
 from tests.helpers.scripts import run_python
 from transformer.parallel import devices
 
-OPTIONS = (
-    "jax_compilation_cache_dir",
-    "jax_compilation_cache_max_size",
-    "jax_persistent_cache_min_compile_time_secs",
-    "jax_enable_compilation_cache",
-)
 PROGRAM = """
 import jax, sys
 from transformer.parallel import devices
@@ -31,14 +25,11 @@ print(events.count("/jax/compilation_cache/cache_hits"), jax.config.jax_compilat
 
 @pytest.fixture(autouse=True)
 def no_cache(tmp_path, monkeypatch):
-    """JAX without a cache, and a home of its own; both are put back."""
-    before = {name: getattr(jax.config, name) for name in OPTIONS}
+    """JAX without a cache, and a home of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     jax.config.update("jax_compilation_cache_dir", None)
     jax_cache.reset_cache()
     yield
-    for name, value in before.items():
-        jax.config.update(name, value)
     jax_cache.reset_cache()
 
 

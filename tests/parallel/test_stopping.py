@@ -12,24 +12,17 @@ from transformer.exit_codes import INTERRUPTED, RESUMABLE
 from transformer.parallel.stopping import Interruption, Stopping
 
 
-@pytest.fixture
-def stopping():
-    """A `Stopping` that notes signals."""
-    stopping = Stopping(patience=2)
-    with stopping.noting_signals():
-        yield stopping
-
-
-def test_a_signal_is_noted_and_a_second_interrupt_ends_at_once(stopping):
+def test_a_signal_is_noted_and_a_second_interrupt_ends_at_once():
     """Catches a preempted run that a scheduler does not restart, or a Ctrl-C that it does, a run
     that ignores Ctrl-C while it saves, and a third that breaks its clean-up."""
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert (stopping.signal, stopping.exit_code) == (signal.SIGTERM, RESUMABLE)
-    os.kill(os.getpid(), signal.SIGINT)
-    assert (stopping.signal, stopping.exit_code) == (signal.SIGINT, INTERRUPTED)
-    with pytest.raises(KeyboardInterrupt):
+    stopping = Stopping(patience=2)
+    with stopping.noting_signals():
+        for number, code in ((signal.SIGTERM, RESUMABLE), (signal.SIGINT, INTERRUPTED)):
+            os.kill(os.getpid(), number)
+            assert (stopping.signal, stopping.exit_code) == (number, code)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.parametrize(

@@ -50,68 +50,56 @@ def test_step_lowers_for_tpu():
     config = small_config()
     config.remat = config.scan_layers = True
     step = make_step_without_data(config, make_parallel(config, jax.devices()[:1]))
-    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), step.abstract_state)
-    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.int32), step.example_batch)
-    train_step = make_train_step(step.loss_fn, step.optimizer, seed=0)
-    lowered = jax.jit(train_step).trace(shapes, batch).lower(lowering_platforms=("tpu",))
-    assert "bf16" in lowered.as_text()
+    traced = jax.jit(make_train_step(step.loss_fn, step.optimizer, seed=0)).trace(
+        jax.eval_shape(lambda state: state, step.abstract_state), step.example_batch
+    )
+    assert "bf16" in traced.lower(lowering_platforms=("tpu",)).as_text()
 
 
-def search_of(config, beam_size, devices, rows):
-    """(model, method, programs, shapes of parameters, of sources, and of the queue without them).
-
-    Arrays have B = rows sentences on each of the devices.
-    """
-    size, source, longest = config.tokenizer.vocab_size, 16, 40
-    model = Transformer(config.model, size, size)
+def trace_search(beam_size, devices, num_columns):
+    """The traced programs that encode and advance a search, of 4 sentences on each device."""
+    config, count = small_config(), 4 * len(devices)
+    size = config.tokenizer.vocab_size
     method = SearchOptions.from_config(config.decoding, beam_size=beam_size).method()
     step = make_step_without_data(config, make_parallel(config, jax.devices()[:1]))
+    model = Transformer(config.model, size, size)
     programs = SearchPrograms(model, method, make_replicas(devices))
-    count = rows * len(devices)
-    limits = Limits(np.zeros(count, np.int32), np.zeros((count, longest), np.int32))
-    sources = np.zeros((count, source), np.int32), np.zeros(count, np.int32)
-    queue = Sentences(np.zeros(count, np.int32), limits, np.zeros((count, 2), np.uint32), None)
 
-    def put_on(tree, spec):
-        sharding = NamedSharding(programs.replicas, spec)
+    def put_on(tree, *axes):
+        sharding = NamedSharding(programs.replicas, P(*axes))
         return jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree
         )
 
-    params = put_on(step.abstract_state.params, P())
-    return programs, params, *put_on((sources, queue), P(REPLICA)), put_on
+    params, numbers = put_on(step.abstract_state.params), np.zeros(count, np.int32)
+    sources = put_on((np.zeros((count, 16), np.int32), numbers), REPLICA)
+    encode = programs.encode.trace(params, *sources)
+    limits, rngs = Limits(numbers, np.zeros((count, 40), np.int32)), np.zeros((count, 2), np.uint32)
+    queue = put_on(Sentences(numbers, limits, rngs, encode.out_info), REPLICA)
+    slots = put_on(programs.empty_slots.eval_shape(queue, num_columns), REPLICA)
+    free = put_on(jax.ShapeDtypeStruct((len(devices),), jnp.int32), REPLICA)
+    return encode, programs.advance.trace(params, slots, queue, free)
 
 
 @pytest.mark.parametrize("platform, beam_size", [("tpu", 1), ("tpu", 4), ("cuda", 4)])
 def test_search_lowers_for_accelerators(platform, beam_size):
     """Catches an operation that only the CPU has, in what it does not run itself."""
-    devices = jax.devices()[:1]
-    programs, params, sources, queue, put_on = search_of(small_config(), beam_size, devices, 4)
-    traced = programs.encode.trace(params, *sources)
-    traced.lower(lowering_platforms=(platform,))
-    queue = queue._replace(encoded=put_on(traced.out_info, P(REPLICA)))
-    slots, free = programs.empty_slots.eval_shape(queue, 24), jax.ShapeDtypeStruct((1,), jnp.int32)
-    traced = programs.advance.trace(params, put_on(slots, P(REPLICA)), queue, free)
-    traced.lower(lowering_platforms=(platform,))
+    for traced in trace_search(beam_size, jax.devices()[:1], 24):
+        traced.lower(lowering_platforms=(platform,))
 
 
 @needs_libtpu
-@pytest.mark.parametrize(("beam_size", "length"), [(1, 128), (4, 24)])
-def test_search_compiles_for_a_slice(beam_size, length):
+@pytest.mark.parametrize(("beam_size", "num_columns"), [(1, 128), (4, 24)])
+def test_search_compiles_for_a_slice(beam_size, num_columns):
     """Catches what lowers and then does not compile, and a step that sorts the vocabulary.
 
     With 128 columns a gather along them ends the compiler of jax 0.10, and the process.
     """
-    config, devices = small_config(), topology.topology_devices("v5e:2x2")
-    programs, params, sources, queue, put_on = search_of(config, beam_size, devices, 4)
-    lowered = programs.encode.lower(params, *sources)
-    lowered.compile()
-    queue = queue._replace(encoded=put_on(lowered.out_info, P(REPLICA)))
-    slots = put_on(programs.empty_slots.eval_shape(queue, length), P(REPLICA))
-    free = put_on(jax.ShapeDtypeStruct((len(devices),), jnp.int32), P(REPLICA))
-    text = programs.advance.lower(params, slots, queue, free).compile().as_text()
+    programs = trace_search(beam_size, topology.topology_devices("v5e:2x2"), num_columns)
+    _, text = (traced.lower().compile().as_text() for traced in programs)
     sorts = [line for line in text.split("\n") if " sort(" in line]
-    assert not [line for line in sorts if f",{beam_size * config.tokenizer.vocab_size}]" in line]
+    vocabulary = beam_size * SMALL["tokenizer.vocab_size"]
+    assert not [line for line in sorts if f",{vocabulary}]" in line]
 
 
 @needs_libtpu
@@ -124,10 +112,8 @@ def test_dry_run_compiles_for_a_slice(mesh, tmp_path):
         "--topology=v5e:2x4", f"--workdir={tmp_path}/none", env={"XLA_FLAGS": ""},
     )  # fmt: skip
     assert code == 0, err
-    assert "8 × TPU v5 lite on 2 hosts" in err
-    assert "fits into 16 GiB" in err
-    assert "all-reduce" in err
-    assert ("all-gather" in err) == bool(mesh)
+    assert "8 × TPU v5 lite on 2 hosts" in err and "fits into 16 GiB" in err
+    assert "all-reduce" in err and ("all-gather" in err) == bool(mesh)
     assert not (tmp_path / "none").exists()
 
 

@@ -10,15 +10,16 @@ from transformer.evaluation import plots
 
 
 def run(path, ema_decay=0.5, **training):
-    """The trainer of a run of six steps."""
     values = {"optimizer.ema_decay": ema_decay}
     return run_in_folder(path, values, **({"num_train_steps": 6} | training))
 
 
+def params_of(trainer, checkpoint="last"):
+    return load_checkpoint(trainer.workdir, trainer.config, checkpoint).params
+
+
 def kernel_of(trainer, checkpoint="last"):
-    """The kernel in a checkpoint, as anybody reads it."""
-    loaded = load_checkpoint(trainer.workdir, trainer.config, checkpoint)
-    return loaded.params["Dense_0"]["kernel"]
+    return params_of(trainer, checkpoint)["Dense_0"]["kernel"]
 
 
 @pytest.fixture(scope="module")
@@ -45,23 +46,21 @@ def test_a_checkpoint_is_read_as_the_average(runs):
 def test_the_average_is_what_is_validated(runs):
     """Catches a "best" checkpoint that was chosen by other parameters than those it is read as."""
     trainer, _ = runs
-    params = load_checkpoint(trainer.workdir, trainer.config, "last").params
-    expected = trainer.task.evaluate(jax.device_put(params, trainer.parallel.replicated))[0]
+    params = jax.device_put(params_of(trainer), trainer.parallel.replicated)
+    expected = trainer.task.evaluate(params)[0]
     logged = [r for r in trainer.workdir.read_metrics() if "validation_loss" in r]
     assert logged[-1]["validation_loss"] == pytest.approx(expected["validation_loss"], rel=1e-6)
 
 
 def test_stopped_and_resumed_equals_undisturbed(runs, tmp_path):
     """Catches an average that begins anew after a resumption."""
-    run(tmp_path / "resumed", num_train_steps=3)
-    resumed = run(tmp_path / "resumed")
-    assert_same_run(resumed, runs[0])
+    run(tmp_path, num_train_steps=3)
+    assert_same_run(run(tmp_path), runs[0])
 
 
 def test_a_warm_start_begins_the_average_too(runs, tmp_path):
     """Catches an average of random parameters beside those of the other run."""
-    source = runs[0].workdir.path
-    started = run(tmp_path / "started", num_train_steps=1, init_from=str(source))
+    started = run(tmp_path, num_train_steps=1, init_from=str(runs[0].workdir.path))
     (first, *_), (*_, last) = started.workdir.read_metrics(), runs[0].workdir.read_metrics()
     assert first["step"] == 0 and last["step"] == 6
     assert first["validation_loss"] == pytest.approx(last["validation_loss"], rel=1e-6)
@@ -69,6 +68,5 @@ def test_a_warm_start_begins_the_average_too(runs, tmp_path):
 
 def test_adapters_are_averaged_too(runs, tmp_path):
     """Catches a checkpoint of adapters whose average cannot be merged with the base."""
-    source = str(runs[0].workdir.path)
-    adapted = run(tmp_path / "adapters", init_from=source, lora_rank=1)
+    adapted = run(tmp_path, init_from=str(runs[0].workdir.path), lora_rank=1)
     assert np.abs(kernel_of(adapted) - kernel_of(runs[0])).max() > 1e-4

@@ -16,7 +16,7 @@ from transformer.workdir import WorkDir
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a run, `base`, and adapters to it, `adapters`, of six steps."""
+    """A run, `base`, and adapters to it, `adapters`, of six steps."""
     folder = tmp_path_factory.mktemp("lora")
     run_in_folder(folder / "base", eval_every=5)
     run_in_folder(folder / "adapters", **adapting(folder))
@@ -57,9 +57,8 @@ def test_only_adapters_are_saved_and_restoring_merges_them(folder):
 def test_stopped_and_resumed_equals_undisturbed(folder, tmp_path):
     """Catches a resumption that adapts fresh parameters, or draws adapters anew."""
     run_in_folder(tmp_path / "resumed", **adapting(folder, num_train_steps=3))
-    resumed = run_in_folder(tmp_path / "resumed", **adapting(folder))
-    whole = run_in_folder(tmp_path / "whole", **adapting(folder))
-    assert_same_run(resumed, whole)
+    runs = [run_in_folder(tmp_path / name, **adapting(folder)) for name in ("resumed", "whole")]
+    assert_same_run(*runs)
 
 
 def test_an_export_needs_no_base(folder, tmp_path):
@@ -78,8 +77,7 @@ def test_a_base_that_is_gone_or_changed_is_refused(folder, tmp_path):
     (adapters / BASE_FILE).write_text(json.dumps(about | {"base": str(tmp_path / "base")}))
     load_default(adapters)
     run_in_folder(tmp_path / "base", eval_every=5, num_train_steps=10)
-    said = r"adapters of best \(5\) of .* is now best \(10\) with other"
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=r"of best \(5\) of .* is now best \(10\) with other"):
         load_default(adapters)
     shutil.rmtree(tmp_path / "base")
     with pytest.raises(ValueError, match="/base, which is not there; put it back, or name its new"):
@@ -88,10 +86,8 @@ def test_a_base_that_is_gone_or_changed_is_refused(folder, tmp_path):
 
 def test_every_matrix_but_embeddings_is_adapted():
     """Catches norms, biases or tables with adapters, and factors that all begin alike."""
-    block = {
-        "inner": {"kernel": np.ones((6, 4)), "bias": np.ones(4)},
-        "norm": {"scale": np.ones(4)},
-    }
+    inner = {"kernel": np.ones((6, 4)), "bias": np.ones(4)}
+    block = {"inner": inner, "norm": {"scale": np.ones(4)}}
     params = {"table": np.ones((9, 4)), "layer_0": block, "layer_1": block}
     adapters = init_adapters(params, 2, jax.random.key(0))
     shapes = {"inner": {"kernel": {"a": (6, 2), "b": (2, 4)}}}

@@ -72,41 +72,36 @@ PARAMS = {
         "inner": {"kernel": np.eye(130, 140, dtype=np.float32), "bias": np.zeros(140, np.float32)}
     },
 }
+RNG = np.random.default_rng(0)
+GRADIENTS = jax.tree.map(lambda x: RNG.normal(size=x.shape).astype(np.float32), PARAMS)
 
 
-def one_update(name, gradients, **changes):
+def one_update(name, **changes):
     """The change that the first update makes, at a rate of 1, and the optimizer's state."""
     config = OptimizerConfig(name=name, warmup_steps=1, peak_learning_rate=1.0, **changes)
     optimizer = make_optimizer(config, d_model=4)
-    state = optimizer.init(PARAMS)
-    return jax.jit(optimizer.update)(gradients, state, PARAMS)
+    return jax.jit(optimizer.update)(GRADIENTS, optimizer.init(PARAMS), PARAMS)
 
 
-@pytest.fixture(scope="module")
-def gradients():
-    rng = np.random.default_rng(0)
-    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), PARAMS)
-
-
-def test_lion_takes_signs(gradients):
+def test_lion_takes_signs():
     """Catches another optimizer under this name; Lion's first update is the sign alone."""
-    updates, _ = one_update("lion", gradients)
-    jax.tree.map(lambda u, g: np.testing.assert_array_equal(u, -np.sign(g)), updates, gradients)
+    signs = jax.tree.map(lambda gradient: -np.sign(gradient), GRADIENTS)
+    jax.tree.map(np.testing.assert_array_equal, one_update("lion")[0], signs)
 
 
-def test_adafactor_keeps_vectors_and_moves_in_proportion(gradients):
+def test_adafactor_keeps_vectors_and_moves_in_proportion():
     """Catches second moments that are as large as the matrices, and steps of an absolute size."""
-    updates, state = one_update("adafactor", gradients)
+    updates, state = one_update("adafactor")
     num_state = sum(leaf.size for leaf in jax.tree.leaves(state))
     assert num_state < sum(leaf.size for leaf in jax.tree.leaves(PARAMS)) / 50
     rms = np.sqrt(np.square(updates["table"]).mean())
     np.testing.assert_allclose(rms, 0.5, rtol=0.05)  # the size of the table's elements
 
 
-def test_muon_is_for_the_matrices_of_the_layers(gradients):
+def test_muon_is_for_the_matrices_of_the_layers():
     """Catches an embedding that is orthogonalised, and updates of another size than Adam's."""
-    updates, _ = one_update("muon", gradients)
-    adam, _ = one_update("adam", gradients)
+    updates, _ = one_update("muon")
+    adam, _ = one_update("adam")
     np.testing.assert_array_equal(updates["table"], adam["table"])
     kernel = updates["layer_0"]["inner"]["kernel"]
     values = np.linalg.svd(kernel, compute_uv=False)
@@ -115,13 +110,11 @@ def test_muon_is_for_the_matrices_of_the_layers(gradients):
 
 
 @pytest.mark.parametrize("name", ["adam", "adafactor", "lion", "muon"])
-def test_every_optimizer_decays_matrices_alone_by_the_rate(name, gradients):
+def test_every_optimizer_decays_matrices_alone_by_the_rate(name):
     """Catches a decay that ignores the learning rate, as optax.adafactor's does, or biases."""
-    plain, _ = one_update(name, gradients)
-    decayed, _ = one_update(name, gradients, weight_decay=0.25)
+    plain, decayed = one_update(name)[0], one_update(name, weight_decay=0.25)[0]
     change = jax.tree.map(np.subtract, decayed, plain)
     np.testing.assert_allclose(change["table"], -0.125, atol=1e-5)
-    np.testing.assert_allclose(
-        change["layer_0"]["inner"]["kernel"], -0.25 * np.eye(130, 140), atol=1e-5
-    )
-    assert not change["layer_0"]["inner"]["bias"].any()
+    inner = change["layer_0"]["inner"]
+    np.testing.assert_allclose(inner["kernel"], -0.25 * np.eye(130, 140), atol=1e-5)
+    assert not inner["bias"].any()

@@ -16,15 +16,13 @@ from transformer.training.progress import Progress
 from transformer.workdir import WorkDir
 
 CONFIG = Config().with_values({"training.num_train_steps": 100})
-METRICS = {
-    "loss": 3.0, "learning_rate": 1e-3, "tokens_per_second": 1234.5, "input_wait": 0.0,
-    "skipped": 0.0,
-}  # fmt: skip
+NAMES = "loss", "learning_rate", "tokens_per_second", "input_wait", "skipped"
+METRICS = dict(zip(NAMES, (3.0, 1e-3, 1234.5, 0.0, 0.0), strict=True))
 
 
 @pytest.fixture
 def now():
-    """The seconds of a clock that only a test moves."""
+    """The seconds of a clock."""
     return [0.0]
 
 

@@ -38,13 +38,6 @@ def begun(tmp_path):
 CHANGED_TEXT = TEXT + "hgfedcba\n" * 15  # the last fifth is the validation text
 
 
-def test_another_training_text_is_refused(begun):
-    """Catches a run that goes on with other batches, as the text was put in another order."""
-    (begun / "text.txt").write_text(CHANGED_TEXT)
-    with pytest.raises(ValueError, match=rf"not the one that step 2 was .* with {FLAG}"):
-        train(begun, 4)
-
-
 @pytest.mark.long
 def test_a_changed_text_that_is_meant_becomes_that_of_the_run(begun):
     """Catches a run that is refused its own text after `accept_changed_text`."""
@@ -54,8 +47,13 @@ def test_a_changed_text_that_is_meant_becomes_that_of_the_run(begun):
     assert train(begun, 5).step == 5  # from now on the changed text is that of the run
 
 
-def test_settings_and_files_of_another_run_are_not_trained_on(begun):
-    """Catches a run that goes on with a seed or a vocabulary that was changed in its folder."""
+def test_text_settings_and_files_of_another_run_are_not_trained_on(begun):
+    """Catches a run that goes on with a text, a seed or a vocabulary that was changed, and a
+    config.json that is lost and written anew, perhaps another one."""
+    (begun / "text.txt").write_text(CHANGED_TEXT)
+    with pytest.raises(ValueError, match=rf"not the one that step 2 was .* with {FLAG}"):
+        train(begun, 4)
+    (begun / "text.txt").write_text(TEXT)
     file = begun / "run" / "config.json"
     written = file.read_text()
     file.write_text(written.replace('"seed": 0', '"seed": 7'))
@@ -66,23 +64,16 @@ def test_settings_and_files_of_another_run_are_not_trained_on(begun):
     (begun / "run" / "classes.json").write_text("{}")
     with pytest.raises(ValueError, match=r"classes.json is not the file that the checkpoints"):
         train(begun, 4)
-
-
-def test_checkpoints_without_a_configuration_are_not_taken_for_another_run(begun):
-    """Catches a config.json that is lost and written anew, perhaps another one."""
-    (begun / "run" / "config.json").unlink()
+    file.unlink()
     with pytest.raises(ValueError, match="holds checkpoints but no config"):
         train(begun, 4)
-    assert not (begun / "run" / "config.json").exists()
+    assert not file.exists()
 
 
 def test_lost_records_are_said(begun, capsys):
     """Catches curves that lose their beginning without a word."""
     file = begun / "run" / "metrics.jsonl"
-    lines = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(lines[1:]))
+    file.write_text(file.read_text().partition("\n")[2])
     assert train(begun, 4).step == 4
-    assert (
-        "metrics.jsonl no longer holds the 2 records that it had at step 2"
-        in capsys.readouterr().err
-    )
+    said = "metrics.jsonl no longer holds the 2 records that it had at step 2"
+    assert said in capsys.readouterr().err
