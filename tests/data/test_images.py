@@ -27,9 +27,9 @@ def test_whole_numbers_become_shares_of_255_and_colours_stay(tmp_path):
         assert images.dtype == np.float32 and images.shape == (10, 6, 4, 1)
         np.testing.assert_allclose(images[..., 0], pixels / scale, rtol=1e-6)
         assert labels == [str(i) for i in range(10)]
-    colours, names = RNG.random((3, 5, 4, 3), np.float32), np.array(["cat", "dog", "cat"])
+    colours, names = RNG.random((3, 5, 4, 3), np.float32), ["cat", "dog", "cat"]
     images, labels = load_images(corpus_of(tmp_path, images=colours, labels=names), "train")
-    assert np.array_equal(images, colours) and labels == ["cat", "dog", "cat"]
+    assert np.array_equal(images, colours) and labels == names
     assert {type(label) for label in labels} == {str}
 
 
@@ -50,8 +50,8 @@ REFUSED = [  # (the arrays, the split, the sentence)
 
 @pytest.mark.parametrize(("arrays", "split", "said"), REFUSED)
 def test_what_is_no_set_of_images_is_refused(arrays, split, said, tmp_path):
-    """Catches vectors, videos and pixels out of their range, which fail somewhere in training, a
-    zip() that drops what is over, and a division by zero batches."""
+    """Catches vectors, videos and pixels out of their range, a zip() that drops what is over, and a
+    division by zero batches."""
     with pytest.raises(ValueError, match=said):
         load_images(corpus_of(tmp_path, **arrays), split)
 
