@@ -90,8 +90,6 @@ def test_vocabularies_without_merges_are_refused():
         SubwordDropout([PIECES, CharacterTokenizer("ab")], 0.1, [], 0)
 
 
-# ---- the pairs of batches
-
 BEST = {*zip(*(map(tuple, PIECES.encode(side)) for side in (SOURCES, TARGETS)), strict=True)}
 
 

@@ -63,11 +63,15 @@ def test_gpt2_splits_as_transformers():
 
 
 def test_ids_are_those_of_the_file():
-    """Catches rows of an embedding table that stand for other tokens."""
+    """Catches rows of an embedding table that stand for other tokens, and a file that another
+    program reads with other ids."""
     assert UNCASED.pieces(range(UNCASED.vocab_size)) == VOCAB_TXT.split("\n")
     assert UNCASED.special == SpecialIds(pad=0, bos=3, eos=4, unk=2, mask=5)
     assert OF_GPT2.pieces(range(OF_GPT2.vocab_size)) == TOKENS
     assert {*OF_GPT2.special} == {OF_GPT2.vocab_size - 1} and OF_GPT2.special.silent == []
+    for tokenizer, end in ((UNCASED, []), (OF_GPT2, [OF_GPT2.special.eos])):
+        other = library.Tokenizer.from_str(tokenizer.text)
+        assert [[*other.encode(text).ids, *end] for text in HARD] == tokenizer.encode(HARD)
 
 
 def test_gpt2_gives_texts_back_with_their_line_breaks():
@@ -78,13 +82,6 @@ def test_gpt2_gives_texts_back_with_their_line_breaks():
     assert OF_GPT2.decode(OF_GPT2.encode(["\ud83d"])[0]) == "\ufffd"
     (ids,) = UNCASED.encode(["the cat"])
     assert UNCASED.decode([*ids[:-1], UNCASED.special.mask]) == "the cat"
-
-
-def test_the_text_is_a_file_of_tokenizers():
-    """Catches a file that another program reads with other ids."""
-    for tokenizer, end in ((UNCASED, []), (OF_GPT2, [OF_GPT2.special.eos])):
-        other = library.Tokenizer.from_str(tokenizer.text)
-        assert [[*other.encode(text).ids, *end] for text in HARD] == tokenizer.encode(HARD)
 
 
 def test_added_tokens_and_other_settings_of_a_file():
@@ -128,9 +125,6 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ValueError, match=r"^This needs tokenizers: pip install [^\n]*interop"):
         HuggingFaceTokenizer.from_bytes(data)
-
-
-# ---- beside transformers, where it is installed
 
 
 @pytest.mark.parametrize("settings", [{}, {"do_lower_case": False}, {"strip_accents": False}])

@@ -129,8 +129,6 @@ def test_an_epoch_of_a_text_shows_every_piece_once():
     assert {row.shape for row in shown} == {(4, 8)}
 
 
-# ---- pairs of pieces of documents
-
 # A word says its document and its place there, so that a pair can be checked by its words alone.
 RNG = np.random.default_rng(3)
 DOCUMENTS = [[f"{d}.{p}" for p in range(RNG.integers(8, 80))] for d in range(60)]

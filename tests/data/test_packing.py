@@ -87,9 +87,6 @@ def test_a_few_long_sources_are_counted_and_left_out():
     assert len(epoch_of(batches, 0)) == 3000
 
 
-# ---- rows that are full on both sides and never too full
-
-
 def assert_full(lengths, shape, rng, fill):
     num_rows, row_of = fewest_rows(lengths, shape, 1, rng)
     assert row_of.min() >= 0 and row_of.max() < num_rows
