@@ -123,7 +123,7 @@ def test_text_is_read_without_jax(name):
 
 
 def test_reading_text_starts_no_jax():
-    """Catches jax by a detour, which the syntax trees do not show."""
+    """Catches jax by a detour, which the syntax trees do not show, as by a name in a registry."""
     program = (
         "import sys, transformer\n"
         "from transformer import config, workdir\n"

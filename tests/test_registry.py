@@ -4,7 +4,7 @@ import pytest
 
 import transformer
 from transformer.config import Config
-from transformer.registry import METRICS, OWN_TASK, REGISTRIES, MetricEntry, Registry, task_kind
+from transformer.registry import METRICS, OWN_TASK, REGISTRIES, MetricEntry, task_kind
 from transformer.tasks.task import Task
 from transformer.tasks.translation import TranslationTask
 
@@ -18,16 +18,15 @@ def test_what_is_built_in_exists(registry):
 
 def test_a_registered_name_is_a_choice_of_the_configuration():
     """Catches a name that is registered and still refused, or refused without the way out."""
-    config = Config()
+    changes = {"model.attention": "cosine"}
     with pytest.raises(ValueError, match=r"not 'cosine': one of your own is .*--register"):
-        config.model.attention = "cosine"
+        Config().with_values(changes)
 
     @transformer.register_attention("cosine")
     def cosine(query, key, value, *, mask=None, dropout=None):
         return value
 
-    config.model.attention = "cosine"
-    assert callable(cosine) and config.validate()
+    assert callable(cosine) and Config().with_values(changes).validate()
 
 
 class NoDropout:
@@ -85,11 +84,3 @@ def test_a_task_that_extends_another_is_of_its_kind():
     transformer.register_task("other", type("Other", (Task,), {}))
     kinds = [task_kind(name) for name in ("twice", "other", "images")]
     assert kinds == ["translation", OWN_TASK, "images"]
-
-
-def test_nothing_is_imported_before_it_is_used():
-    """Catches a registry that imports JAX for the sake of a name."""
-    lazy = Registry("thing", {"one": "no_such_module:thing"})
-    assert "one" in lazy and list(lazy) == ["one"]
-    with pytest.raises(ModuleNotFoundError):
-        lazy["one"]
