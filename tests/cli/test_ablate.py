@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 from jax.errors import JaxRuntimeError
 
+from tests.helpers import commands
 from tests.helpers.random_runs import WORDS
 from tests.helpers.scored import CORPUS, evaluation
 from transformer.cli.commands import ablate
-from transformer.cli.commands.ablate import main
 from transformer.config import Config
 from transformer.data.tokenizers.files import save_tokenizers
 from transformer.data.tokenizers.lists import PiecesTokenizer
@@ -65,21 +65,20 @@ def trained(monkeypatch):
     monkeypatch.setattr(comparison, "NUM_BOOTSTRAP", 20)
     monkeypatch.setattr(comparison, "NUM_TRIALS", 20)
     monkeypatch.setattr(ablation, "train", train)
-    monkeypatch.setattr(ablate, "connect_hosts", lambda flags: True)
+    monkeypatch.setitem(commands.COMMANDS, "ablate.py", ablate.main)
     return SimpleNamespace(runs=done, outcomes=outcomes)
 
 
 @pytest.mark.long
-def test_a_row_that_fails_does_not_keep_the_others(call, table, trained, tmp_path):
+def test_a_row_that_fails_does_not_keep_the_others(table, trained, tmp_path):
     """Catches a night of training that ends at the first row that diverges, with exit code 0."""
     trained.outcomes |= {"bad": DIVERGED, "wide": ValueError("no such corpus.")}
-    ended = call(main, *table)
-    assert ended.code == 2 and trained.runs == ["base", "bad", "deep"]
-    assert "error: row wide: no such corpus." in ended.err
-    assert "these rows failed: wide, bad" in ended.err
+    code, out, err = commands.call("ablate.py", *table)
+    assert code == 2 and trained.runs == ["base", "bad", "deep"]
+    assert "error: row wide: no such corpus." in err and "these rows failed: wide, bad" in err
     text = (tmp_path / "runs" / "table.md").read_text()
     assert "| base " in text and "| num_layers 6 → 3 |" in text and "wide" not in text
-    assert text.splitlines()[-1] and "num_layers 6 → 3" in ended.out
+    assert text.splitlines()[-1] and "num_layers 6 → 3" in out.decode()
     record = json.loads((tmp_path / "runs" / "table.json").read_text())
     assert [row["name"] for row in record["rows"]] == ["base", "deep"]
     counts = [row["runs"][0]["num_parameters"] for row in record["rows"]]
@@ -87,24 +86,23 @@ def test_a_row_that_fails_does_not_keep_the_others(call, table, trained, tmp_pat
     assert "<h2>Paired tests</h2>" in (tmp_path / "runs" / "report.html").read_text()
 
 
-def test_a_row_that_is_interrupted_ends_the_command_not_one_that_fails(
-    call, table, trained, tmp_path
-):
+def test_a_row_that_is_interrupted_ends_the_command_not_one_that_fails(table, trained, tmp_path):
     """Catches rows begun after the signal that was to end them all, or none after a failure; and a
     device that is too small, told by a traceback."""
     trained.outcomes |= {"wide": JaxRuntimeError("RESOURCE_EXHAUSTED: 2 GB"), "bad": RESUMABLE}
-    ended = call(main, *table)
-    assert ended.code == RESUMABLE and "Traceback" not in ended.err
-    assert "error: row wide: the memory is not enough (RESOURCE_EXHAUSTED: 2 GB); " in ended.err
+    code, _, err = commands.call("ablate.py", *table)
+    assert code == RESUMABLE and "Traceback" not in err
+    assert "error: row wide: the memory is not enough (RESOURCE_EXHAUSTED: 2 GB); " in err
     assert trained.runs == ["base", "bad"] and not (tmp_path / "runs" / "table.md").exists()
 
 
-def test_seeds_have_folders_of_their_own(call, table, trained):
+def test_seeds_have_folders_of_their_own(table, trained):
     """Catches seeds that share a work directory, and the run of the base's own trained again."""
-    ended = call(main, *table, "--rows=deep,base", "--seeds=0,2", "--steps=50")
-    assert ended.code == 0, ended.err
+    words = "--rows=deep,base", "--seeds=0,2", "--steps=50"
+    code, out, err = commands.call("ablate.py", *table, *words)
+    assert code == 0, err
     assert trained.runs == ["deep", "deep_seed2", "base", "base_seed2"]
-    assert "50 steps" in ended.err and "standard deviation over the seeds" in ended.out
+    assert "50 steps" in err and b"standard deviation over the seeds" in out
 
 
 @pytest.mark.long
@@ -134,15 +132,15 @@ def test_a_saved_run_is_the_run_that_was_scored(tmp_path):
         (["--row=base"], "did you mean --rows?"),
     ],
 )
-def test_mistakes_are_refused_before_anything_is_trained(call, trained, arguments, said):
+def test_mistakes_are_refused_before_anything_is_trained(trained, arguments, said):
     """Catches a mistake that is found when the other rows are trained."""
-    ended = call(main, *arguments)
-    assert (ended.code, ended.out, trained.runs) == (2, "", [])
-    assert said in ended.err and ended.err.count("\n") == 1 and ended.err.startswith("error: ")
+    code, out, err = commands.call("ablate.py", *arguments)
+    assert (code, out, trained.runs) == (2, b"", [])
+    assert said in err and err.count("\n") == 1 and err.startswith("error: ")
 
 
-def test_the_plan_is_shown_without_training(call, trained):
+def test_the_plan_is_shown_without_training(trained):
     """Catches a dry run that begins."""
-    ended = call(main, "--dry_run", "--rows=base,h1,n2,n4")
-    assert ended.code == 0 and trained.runs == []
-    assert "h1            num_heads 4 → 1" in ended.err and "row n4 is left out" in ended.err
+    code, _, err = commands.call("ablate.py", "--dry_run", "--rows=base,h1,n2,n4")
+    assert code == 0 and trained.runs == []
+    assert "h1            num_heads 4 → 1" in err and "row n4 is left out" in err

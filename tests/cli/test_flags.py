@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.cli.mistakes import FILE, REFERENCE
 from transformer.cli import command_line
 from transformer.cli.command_line import help_text
 from transformer.cli.commands.ablate import AblateFlags
@@ -11,13 +12,7 @@ from transformer.cli.commands.evaluate import LINES, SEARCH, EvaluateFlags
 from transformer.cli.commands.export import ExportFlags
 from transformer.cli.commands.prepare import PrepareFlags
 from transformer.cli.commands.train import TrainFlags
-from transformer.cli.flags import (
-    CommonFlags,
-    flag,
-    flags_of,
-    given_flags,
-    split_runs,
-)
+from transformer.cli.flags import CommonFlags, flag, flags_of, given_flags, split_runs
 from transformer.inference.file_job import translate_file
 from transformer.registry import OWN_TASK, TASKS
 
@@ -38,7 +33,7 @@ class Flags(Inherited):
     kind: str | None = flag(None, "A kind.", choices=("a", "b"))
 
 
-def parse(*words: str) -> Flags:
+def parse(*words):
     return command_line.parse(Flags, ["program", *words]).flags
 
 
@@ -48,9 +43,8 @@ def test_values_have_the_types_of_their_fields():
     flags = parse("--size=2", "--rate", "0", "--fast", "--noslow", "--kind=b", "--last=3")
     assert flags == Flags(last=3, size=2, rate=0.0, fast=True, slow=False, kind="b")
     assert isinstance(flags.rate, float)
-    assert given_flags(flags) == {
-        "size": 2, "rate": 0.0, "fast": True, "slow": False, "kind": "b", "last": 3,
-    }  # fmt: skip
+    given = {"size": 2, "rate": 0.0, "fast": True, "slow": False, "kind": "b", "last": 3}
+    assert given_flags(flags) == given
     assert given_flags(parse("--size=1", "--nofast")) == {}
 
 
@@ -102,11 +96,24 @@ def test_flags_of_evaluate_are_those_of_its_parts():
     assert flags.given(*SEARCH) == {"beam_size": 1, "alpha": 0.0, "early_stopping": False}
 
 
+@pytest.mark.parametrize(
+    ("task", "arguments"),
+    [
+        ("translation", ["--temperature=0.5", "--sample"]),
+        ("language_model", ["--temperature=0", "--prompt="]),
+        ("classification", ["--jsonl", "--input=-", "--output=x.gz"]),
+        ("translation", ["--compare=runs/y@5", FILE, REFERENCE]),
+    ],
+)
+def test_flags_that_make_sense_pass(task, arguments):
+    """Catches a rule that is too strict."""
+    command_line.parse(EvaluateFlags, ["eval.py", *arguments]).flags.check(task)
+
+
 def test_runs_whose_names_have_commas_and_at_signs(tmp_path):
     """Catches --ensemble and --compare that split at every comma, unlike --reference."""
     for name in ("a", "b,c", "d@e"):
         (tmp_path / name).mkdir()
     a, b, d = (str(tmp_path / name) for name in ("a", "b,c", "d@e"))
-    assert split_runs(f"{a}@last,{b}@200, {d},missing,x") == [
-        f"{a}@last", f"{b}@200", d, "missing", "x",
-    ]  # fmt: skip
+    runs = [f"{a}@last", f"{b}@200", d, "missing", "x"]
+    assert split_runs(f"{a}@last,{b}@200, {d},missing,x") == runs

@@ -1,13 +1,11 @@
 """Every mistake gets one sentence and exit code 2, and leaves nothing behind."""
 
 import os
-from pathlib import Path
 
 import pytest
 
 from tests.cli.mistakes import BEGIN, CONFIG_FILES, CORPORA, END, EVALUATE, TRAIN
-from tests.helpers import commands
-from transformer.cli.commands import evaluate, train
+from tests.helpers.commands import call
 from transformer.training.trainer import Trainer
 
 
@@ -19,33 +17,33 @@ def nothing_is_trained(monkeypatch):
 
 def assert_refused(ended, said):
     code, out, err = ended
-    assert (code, out or b"") == (2, b""), ended
+    assert (code, out) == (2, b""), ended
     *before, last = err.splitlines()  # on a busy machine the phases that took long come before
     assert last.startswith("error: ") and said in last, err
     assert not any(line.startswith(("error", "Traceback", "  ")) for line in before)
 
 
 @pytest.mark.parametrize(("words", "said"), TRAIN)
-def test_of_the_train_command(call, tmp_path, words, said):
+def test_of_the_train_command(tmp_path, words, said):
     """Catches a misspelt setting that trains something else, or ends in a stack trace."""
-    assert_refused(call(train.main, f"--workdir={tmp_path / 'new'}", *words), said)
+    assert_refused(call("train.py", f"--workdir={tmp_path / 'new'}", *words), said)
 
 
 @pytest.mark.parametrize(("text", "said"), CONFIG_FILES)
-def test_in_a_configuration_file(call, tmp_path, text, said):
+def test_in_a_configuration_file(tmp_path, text, said):
     """Catches a setting that a file misspells and that has no effect, and a stack trace of ours."""
     file = tmp_path / "mine.py"
     file.write_text(text)
-    assert_refused(call(train.main, f"--config={file}", f"--workdir={tmp_path}"), said)
+    assert_refused(call("train.py", f"--config={file}", f"--workdir={tmp_path}"), said)
 
 
-def test_all_mistakes_of_a_configuration_file_are_named_at_once(call, tmp_path):
+def test_all_mistakes_of_a_configuration_file_are_named_at_once(tmp_path):
     """Catches a file that needs a start for each of its mistakes."""
     file = tmp_path / "mine.py"
     lines = ["model.num_layers = 0", "model.dmodel = 64", "model.norm = 'both'", "data.cache = 1"]
     body = [*(f"config.{line}" for line in lines), "1 / 0"]
     file.write_text(BEGIN + "\n    ".join(body) + END)
-    code, _, err = call(train.main, f"--config={file}", f"--workdir={tmp_path}")
+    code, _, err = call("train.py", f"--config={file}", f"--workdir={tmp_path}")
     starts = [f"error: {file}, line {n}, {line}: " for n, line in enumerate(body[1:], 5)]
     assert code == 2
     for said, start in zip(err.splitlines(), starts, strict=True):
@@ -53,9 +51,9 @@ def test_all_mistakes_of_a_configuration_file_are_named_at_once(call, tmp_path):
 
 
 @pytest.mark.parametrize(("task", "words", "said"), EVALUATE)
-def test_of_the_evaluate_command(call, make_run, task, words, said):
+def test_of_the_evaluate_command(make_run, task, words, said):
     """Catches a flag without effect that goes unnoticed, and a sentence that is a stack trace."""
-    assert_refused(call(evaluate.main, f"--workdir={make_run(task)}", *words), said)
+    assert_refused(call("eval.py", f"--workdir={make_run(task)}", *words), said)
 
 
 @pytest.mark.parametrize(("files", "words", "said"), CORPORA)
@@ -66,12 +64,12 @@ def test_of_a_corpus(tmp_path, files, words, said):
     for name, text in files.items():
         (corpus / name).write_text(text)
     words = [f"--workdir={workdir}", f"--config.data.corpus={corpus}", *words]
-    assert_refused(commands.call("train.py", *words), said)
+    assert_refused(call("train.py", *words), said)
     assert not workdir.parent.exists()
 
 
 @pytest.mark.parametrize("link", ["same", "symbolic", "hard"])
-def test_an_output_that_is_an_input(call, make_run, tmp_path, link):
+def test_an_output_that_is_an_input(make_run, tmp_path, link):
     """Catches a source text that its translation replaces, also through a link."""
     text, output = tmp_path / "text", tmp_path / ("text" if link == "same" else "link")
     text.write_text("a text\n")
@@ -79,17 +77,16 @@ def test_an_output_that_is_an_input(call, make_run, tmp_path, link):
         {"symbolic": os.symlink, "hard": os.link}[link](text, output)
     for words in ([], ["--overwrite"]):
         words = [f"--workdir={make_run()}", f"--input={text}", f"--output={output}", *words]
-        assert_refused(call(evaluate.main, *words), "is read, too, and would be lost")
+        assert_refused(call("eval.py", *words), "is read, too, and would be lost")
     assert text.read_text() == "a text\n"
 
 
-def test_an_output_that_is_a_file_of_the_run(call, make_run):
+def test_an_output_that_is_a_file_of_the_run(make_run):
     """Catches a configuration that is replaced by translations."""
-    run = Path(make_run())
+    run = make_run()
     (run / "results").mkdir()
-    words = [f"--workdir={run}", "--input=Makefile", "--overwrite"]
-    for name in ("config.json", "results/x", "tokenizer.model"):
-        ended = call(evaluate.main, *words, f"--output={run / name}")
+    for name in ("config.json", "results/x", "tokenizer.model", "curves.png"):
+        words = ["--input=Makefile", "--overwrite", f"--output={run / name}"]
+        words = [f"--attention={run / name}"] if name == "curves.png" else words
+        ended = call("eval.py", f"--workdir={run}", *words)
         assert_refused(ended, "is a file of the run itself")
-    ended = call(evaluate.main, f"--workdir={run}", f"--attention={run / 'curves.png'}")
-    assert_refused(ended, "is a file of the run itself")

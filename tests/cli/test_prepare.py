@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
+from tests.helpers.commands import call
 from tests.helpers.scripts import finish, start, write_config
-from transformer.cli.commands import prepare
 from transformer.config.python_files import load_config_file
 from transformer.data.corpora import pair_files
 from transformer.data.corpora.training_text import TrainingText
@@ -27,29 +27,26 @@ def open_prepared(tmp_path):
 
 
 @pytest.mark.parametrize("flags", [[""], ["--part=2/2", "--part=1/2"], ["--part=1/2", ""]])
-def test_training_finds_what_was_prepared(call, words, flags, monkeypatch, tmp_path):
+def test_training_finds_what_was_prepared(words, flags, monkeypatch, tmp_path):
     """Catches a key, a place or a vocabulary that is another in the command than in training."""
-    ended = [call(prepare.main, *words, *filter(None, [flag])) for flag in flags]
-    assert [end.code for end in ended] == [0] * len(flags), ended
-    assert all("is prepared and others are not" in end.err for end in ended[:-1])
-    assert "training pairs; left out: " in ended[-1].err
+    ended = [call("transformer-prepare", *words, *filter(None, [flag])) for flag in flags]
+    assert [code for code, _, _ in ended] == [0] * len(flags), ended
+    *before, last = [err for _, _, err in ended]
+    assert all("is prepared and others are not" in err for err in before)
+    assert "training pairs; left out: " in last
     monkeypatch.setattr(TrainingText, "_blocks", lambda *_: pytest.fail("the text is read"))
     assert len(open_prepared(tmp_path).source) > 380
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name == "prepared_corpora" and folder.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("part", ["0/2", "3/2", "2", "a/b", "1/0"])
-def test_a_part_that_is_none(call, words, part):
-    """Catches parts that nobody prepares."""
-    ended = call(prepare.main, *words, f"--part={part}")
-    assert ended.code == 2 and "--part must be K/N" in ended.err
-
-
-def test_other_tasks_are_refused(call, words):
-    """Catches a preparation that the task does not read."""
-    ended = call(prepare.main, *words, "--config.task=language_model")
-    assert ended.code == 2 and "not of language_model" in ended.err
+def test_what_nobody_reads_is_not_prepared(words):
+    """Catches parts that are none, and a preparation that the task does not read."""
+    wrong = dict.fromkeys(["0/2", "3/2", "2", "a/b", "1/0"], "--part must be K/N")
+    wrong = {f"--part={part}": said for part, said in wrong.items()}
+    for word, said in {**wrong, "--config.task=language_model": "not of language_model"}.items():
+        code, _, err = call("transformer-prepare", *words, word)
+        assert code == 2 and said in err, word
 
 
 KILLED = """

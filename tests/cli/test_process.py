@@ -3,6 +3,7 @@
 import logging
 import signal
 import sys
+from unittest.mock import Mock
 
 import jax
 import pytest
@@ -13,12 +14,9 @@ from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT
 from transformer.parallel.stopping import Interruption
 
 
-def run_raising(error: BaseException) -> int:
-    def work() -> int:
-        raise error
-
+def run_raising(error):
     try:
-        return run_guarded(work)
+        return run_guarded(Mock(side_effect=error))
     except SystemExit as end:
         return end.code
 
@@ -59,13 +57,8 @@ def test_standard_output_that_is_full(monkeypatch, capsys):
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stdout", full)
         monkeypatch.setattr(process, "say", lambda *_, **__: None)
-
-        def work() -> int:
-            print("scores", flush=True)
-            return DONE
-
         with pytest.raises(SystemExit) as end:
-            run_guarded(work)
+            run_guarded(lambda: print("scores", flush=True))
         assert end.value.code == WRONG_INPUT and sys.stdout is None
         with pytest.raises(OSError, match="No space"):
             full.close()
@@ -74,23 +67,20 @@ def test_standard_output_that_is_full(monkeypatch, capsys):
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("not so")])
 def test_a_run_that_is_given_up_ends_at_once(error, monkeypatch, capsys):
     """Catches threads that still save, and their tracebacks, after a second Ctrl-C."""
-    ended, logger = [], logging.getLogger("absl")
+    ended = []
     monkeypatch.setattr(process.os, "_exit", ended.append)
     monkeypatch.setattr(process, "end_on_signals", lambda: None)
     monkeypatch.setattr(process.faulthandler, "enable", lambda: None)
 
-    def main(argv):
-        def work():
-            try:
-                raise error
-            except KeyboardInterrupt:
-                logger.exception("a thread was interrupted")
-                raise
-
-        return run_guarded(work)
+    def work():
+        try:
+            raise error
+        except KeyboardInterrupt:
+            logging.getLogger("absl").exception("a thread was interrupted")
+            raise
 
     with pytest.raises(SystemExit):
-        process.run_process(main)
+        process.run_process(lambda argv: run_guarded(work))
     gave_up = isinstance(error, KeyboardInterrupt)
     assert ended == ([INTERRUPTED] if gave_up else [])
     line = capsys.readouterr().err
@@ -99,14 +89,10 @@ def test_a_run_that_is_given_up_ends_at_once(error, monkeypatch, capsys):
 
 def test_memory_that_does_not_suffice_gets_a_sentence_with_the_settings_to_lower():
     """Catches a stack trace of the runtime where a smaller batch would help."""
-    text, code = explain_error(
-        jax.errors.JaxRuntimeError(
-            "RESOURCE_EXHAUSTED: Out of memory allocating 2199023255552 bytes.\nmore"
-        )
-    )
-    assert code == WRONG_INPUT
-    assert "2199023255552 bytes" in text and "training.accumulate_steps" in text
-    assert "\n" not in text
+    reason = "RESOURCE_EXHAUSTED: Out of memory allocating 2199023255552 bytes."
+    text, code = explain_error(jax.errors.JaxRuntimeError(f"{reason}\nmore"))
+    assert code == WRONG_INPUT and reason in text and "\n" not in text
+    assert "training.accumulate_steps" in text
 
 
 def test_a_lost_host_is_told_from_a_defect(monkeypatch):

@@ -1,9 +1,11 @@
 """The train command when it is misused, and the configurations that it finds."""
 
 import sys
+from unittest.mock import patch
 
 import pytest
 
+from tests.helpers.commands import call
 from tests.helpers.scripts import ROOT, run, run_python
 from transformer.cli import command_line
 from transformer.cli.commands import evaluate, train
@@ -12,7 +14,7 @@ from transformer.config import python_files
 from transformer.config.python_files import DEFAULT_CONFIG
 
 
-def parse(*words: str):
+def parse(*words):
     line = command_line.parse(TrainFlags, ["train.py", *words])
     return line.flags, line.config
 
@@ -50,18 +52,22 @@ def test_a_folder_is_enough(make_run, tmp_path, capsys):
     assert parse(f"--workdir={tmp_path / 'none'}")[1].model.d_model == 128
 
 
-def test_what_a_run_will_use_is_printed(call, tmp_path):
+def test_what_a_run_will_use_is_printed():
     """Catches defaults that are shown in the place of the values that a file sets."""
-    printed = call(train.main, "--config=digits", "--config.model.d_ff=48", "--print_config").out
+
+    def printed_by(script, *words):
+        return call(script, *words)[1].decode()
+
+    printed = printed_by("train.py", "--config=digits", "--config.model.d_ff=48", "--print_config")
     assert "config.model.d_ff = 48  # default: 2048\n" in printed
     assert "config.model.norm = 'post'\n" in printed
     code = f"from transformer.config import Config\nconfig = Config()\n{printed}"
     exec(code, found := {})  # as a file of --config may have it
     assert found["config"].model.d_ff == 48 and found["config"].task == "images"
-    assert "--config.task='images' " in call(train.main, "--help", "--config=digits").out
-    assert "--config.task='translation' " in call(train.main, "--help").out
-    for command in (train, evaluate):
-        assert call(command.main, "--version").out.startswith("transformer 0.")
+    assert "--config.task='images' " in printed_by("train.py", "--help", "--config=digits")
+    assert "--config.task='translation' " in printed_by("train.py", "--help")
+    for script in ("train.py", "eval.py"):
+        assert printed_by(script, "--version").startswith("transformer 0.")
 
 
 def test_configurations_are_found_from_anywhere(tmp_path, monkeypatch, capsys):
@@ -91,14 +97,11 @@ def test_configurations_start_from_shipped_ones_without_a_checkout(tmp_path, mon
     """Catches an installed command that fails on `from configs import …`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(ROOT))])
-    for name in [name for name in sys.modules if name.split(".")[0] == "configs"]:
-        monkeypatch.delitem(sys.modules, name)
-    try:
-        assert parse("--config=table3:h1")[1].model.num_heads == 1
-        assert sys.modules["configs"].__spec__ is None  # found by the command, not by Python
-    finally:
+    with patch.dict(sys.modules):
         for name in [name for name in sys.modules if name.split(".")[0] == "configs"]:
             del sys.modules[name]
+        assert parse("--config=table3:h1")[1].model.num_heads == 1
+        assert sys.modules["configs"].__spec__ is None  # found by the command, not by Python
 
 
 @pytest.mark.parametrize("command", [train, evaluate])

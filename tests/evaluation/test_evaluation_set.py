@@ -3,21 +3,24 @@
 import urllib.error
 import urllib.request
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from sacrebleu.dataset import DATASETS
 
+import transformer
+from tests.helpers.random_runs import write_run
 from transformer.cli.commands.evaluate import EvaluateFlags
 from transformer.evaluation.evaluation_set import read_files, read_published
-
-LINES = {"in": "abc", "a": "def", "b": "ghi", "c,d": "def", "e": "de"}
+from transformer.workdir import WorkDir
 
 
 @pytest.fixture(autouse=True)
 def files(tmp_path, monkeypatch):
     """Files with a letter in each line, in the current folder."""
     monkeypatch.chdir(tmp_path)
-    for name, letters in LINES.items():
+    lines = {"in": "abc", "a": "def", "b": "ghi", "c,d": "def", "e": "de"}
+    for name, letters in lines.items():
         (tmp_path / name).write_text("".join(f"{letter}\n" for letter in letters))
 
 
@@ -51,8 +54,9 @@ def test_files_of_one_stem_have_names_of_their_own(tmp_path):
     assert len(names) == 3 and all(name.startswith("test_") for name in names)
 
 
-def test_a_published_test_set_comes_with_its_references(monkeypatch):
-    """Catches a second reference of WMT that is left out, and the wrong direction."""
+def test_a_published_test_set_comes_with_its_references(tmp_path, monkeypatch):
+    """Catches a second reference of WMT that is left out, the wrong direction, and a traceback of
+    urllib, or an empty test set, on a machine without a network."""
     files = {"get_source_file": lambda _: "in", "get_reference_files": lambda _: ["a", "b"]}
     published = SimpleNamespace(langpairs=["en-de"], **files)
     monkeypatch.setitem(DATASETS, "own/full", published)
@@ -62,16 +66,21 @@ def test_a_published_test_set_comes_with_its_references(monkeypatch):
         read_published("wmt", "en-de")
     with pytest.raises(ValueError, match=r"for en-xx \(none\), not"):
         read_published("own/full", "en-xx")
-
-
-def test_no_network_is_one_sentence(tmp_path, monkeypatch):
-    """Catches a traceback of urllib, or an empty test set, on a machine without a network."""
-
-    def fail(*_):
-        raise urllib.error.URLError("no route to host")
-
-    monkeypatch.setattr(urllib.request, "urlopen", fail)
+    no_network = MagicMock(side_effect=urllib.error.URLError("no route to host"))
+    monkeypatch.setattr(urllib.request, "urlopen", no_network)
     for name in ("_outdir", "_rawdir"):
         monkeypatch.setattr(DATASETS["wmt17"], name, str(tmp_path))
     with pytest.raises(ValueError, match=r"wmt17 cannot be downloaded .*no route to host"):
         read_published("wmt17", "en-de")
+
+
+def test_the_corpus_of_config_json_is_scored(tmp_path):
+    """Catches a split of the corpus that the checkpoint notes, where config.json names another."""
+    run = write_run(tmp_path / "run", "classification")
+    (tmp_path / "test.tsv").write_text("no\tw1 w2\nyes\tw3\nmaybe\tw4\n")
+    config = WorkDir(run).load_config()
+    assert config.data.corpus == "embedded"  # as its checkpoint notes
+    WorkDir(run).save_config(config.with_values({"data.corpus": str(tmp_path)}))
+    result = transformer.evaluate(run, verbose=False)
+    assert result.corpus == f"{tmp_path} test"
+    assert result.scores["accuracy"].num_sentences == 3

@@ -20,11 +20,6 @@ def is_png(path):
     return path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 2000
 
 
-def save_map(attention, path):
-    draw = partial(plots.draw_attention, attention=attention, title=attention.translation)
-    plots.save_picture(draw, path)
-
-
 def drawn_lines(draw):
     """[(x values, y values)] of every line with points that `draw` draws."""
     found = []
@@ -39,7 +34,8 @@ def drawn_lines(draw):
 
 
 def test_curves_of_a_whole_run_and_of_one_that_has_just_begun(tmp_path):
-    """Catches a picture that needs an evaluation, or any step at all, or that a NaN costs."""
+    """Catches a picture that needs an evaluation, or any step at all, or that a NaN costs, and
+    megabytes of points, many for each pixel."""
     records = [{"step": s, "loss": 5.0 / s, "learning_rate": s * 1e-4} for s in range(1, 9)]
     records += [{"step": 9, "loss": loss} for loss in (math.nan, math.inf, None)]
     evaluated = [{"step": 8, "validation_loss": 1.0, "validation_bleu": 12.0}]
@@ -50,25 +46,19 @@ def test_curves_of_a_whole_run_and_of_one_that_has_just_begun(tmp_path):
     loss, _, rate, score = drawn_lines(partial(plots.draw_curves, records=records + evaluated))
     assert loss == [list(range(1, 9)), [5.0 / s for s in range(1, 9)]]
     assert score == [[8], [12.0]] and rate[1][-1] == 8e-4
-
-
-@pytest.mark.parametrize(
-    ("name", "values"), [("ter", [140.0, 95.0]), ("bleu", [3.0, 61.0]), ("f1", [-20.0, 5.0])]
-)
-def test_every_score_lies_within_its_axis(name, values):
-    """Catches an error rate above 100 that is cut off, and a score that is not drawn at all."""
-    figure = matplotlib.Figure()
-    plots.draw_curves(figure, [{"step": s, f"validation_{name}": v} for s, v in enumerate(values)])
-    _, _, score = figure.axes
-    bottom, top = score.get_ylim()
-    assert bottom <= min(values) and max(values) < top
-
-
-def test_a_long_run_makes_no_larger_page():
-    """Catches megabytes of points, many for each pixel."""
     noise = np.random.default_rng(0).normal(size=100_000)
     records = [{"step": step, "loss": value} for step, value in enumerate(noise.tolist())]
     assert len(plots.render_svg(partial(plots.draw_curves, records=records), "x")) < 80_000
+
+
+def test_every_score_lies_within_its_axis():
+    """Catches an error rate above 100 that is cut off, and a score that is not drawn at all."""
+    for name, values in (("ter", [140.0, 95.0]), ("bleu", [3.0, 61.0]), ("f1", [-20.0, 5.0])):
+        figure = matplotlib.Figure()
+        records = [{"step": s, f"validation_{name}": v} for s, v in enumerate(values)]
+        plots.draw_curves(figure, records)
+        bottom, top = figure.axes[-1].get_ylim()
+        assert bottom <= min(values) and max(values) < top
 
 
 def test_means_of_checkpoints_are_points_beside_the_curve():
@@ -88,11 +78,12 @@ def test_means_of_checkpoints_are_points_beside_the_curve():
 def test_texts_that_a_picture_would_misread(text, tmp_path):
     """Catches a $ that begins a formula, an SVG that is no XML, and an error of matplotlib's."""
     attention = AttentionMap(text, text, [text[:9], "▁b"], ["é"], np.ones((1, 1, 1, 2)) / 2)
-    save_map(attention, tmp_path / "map.svg")
+    draw = partial(plots.draw_attention, attention=attention, title=text)
+    plots.save_picture(draw, tmp_path / "map.svg")
     shown = list(ElementTree.parse(tmp_path / "map.svg").getroot().itertext())
     safe = text.encode("unicode_escape").decode().replace("\\\\", "\\")
     assert any(safe in line for line in shown)
-    save_map(attention, tmp_path / "map.png")
+    plots.save_picture(draw, tmp_path / "map.png")
     plots.plot_curves([{"step": 1, "loss": 2.0}], tmp_path / "curves.png", text)
     assert is_png(tmp_path / "map.png") and is_png(tmp_path / "curves.png")
 
@@ -101,11 +92,12 @@ def test_characters_without_a_glyph_are_warned_of(tmp_path):
     """Catches boxes in silence, and a warning for an .svg that a page draws."""
     pieces = ["\U000f0001", "a"]  # private: in no font
     attention = AttentionMap("s", "t", pieces, pieces, np.full((1, 1, 2, 2), 1 / 2))
+    draw = partial(plots.draw_attention, attention=attention)
     with pytest.warns(UserWarning, match="Glyph 983041 .* missing"):
-        save_map(attention, tmp_path / "map.png")
+        plots.save_picture(draw, tmp_path / "map.png")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        save_map(attention, tmp_path / "map.svg")
+        plots.save_picture(draw, tmp_path / "map.svg")
 
 
 def test_a_map_shades_what_the_decoder_attended_to():

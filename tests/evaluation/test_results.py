@@ -13,10 +13,9 @@ from transformer.workdir import WorkDir
 
 
 def test_every_way_of_scoring_has_a_name_of_its_own(tmp_path):
-    """Catches a search, a checkpoint or another text that takes the name of the run's own.
-
-    Also a second folder for the same text, through a link.
-    """
+    """Catches a search, a checkpoint or another text that takes the name of the run's own. Also a
+    second folder for the same text, through a link, a name that no file system takes, and two long
+    ones that are cut to the same."""
     config = Config().with_values({"data.corpus": str(tmp_path / "text")})
     (tmp_path / "text").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "text")
@@ -36,6 +35,9 @@ def test_every_way_of_scoring_has_a_name_of_its_own(tmp_path):
     assert len({"test", *names, results_name(config, "validation")}) == len(names) + 2
     assert all(name == bounded_name(name) for name in names)
     assert names[0] == "test_beam_size_1" and names[7] == "test_checkpoint_average_2"
+    long = [results_name(config, "x" * 300, search={"seed": n}) for n in (1, 2)]
+    assert long[0] != long[1] and max(map(len, long)) <= LONGEST_NAME + 9
+    assert checksum(np.zeros(3)) != checksum(np.ones(3)) != checksum([1])
 
 
 def test_scores_are_kept_under_that_name(tmp_path, monkeypatch):
@@ -49,10 +51,3 @@ def test_scores_are_kept_under_that_name(tmp_path, monkeypatch):
     options = {"split": "validation", "checkpoint": "5", "beam_size": 1, **how}
     transformer.evaluate(tmp_path, save=True, verbose=False, **options)
     assert names == [results_name(Config(), "validation", "5", search={"beam_size": 1}, **how)]
-
-
-def test_names_are_bounded_and_stay_different():
-    """Catches a name that no file system takes, and two long ones that are cut to the same."""
-    names = [results_name(Config(), "x" * 300, search={"seed": n}) for n in (1, 2)]
-    assert names[0] != names[1] and max(map(len, names)) <= LONGEST_NAME + 9
-    assert checksum(np.zeros(3)) != checksum(np.ones(3)) != checksum([1])

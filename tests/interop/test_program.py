@@ -10,11 +10,11 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 
 from tests.helpers.random_runs import TASKS, make_config, write_run
 from tests.helpers.rings import others_long
-from tests.helpers.tiny_models import random_params
-from transformer.checkpoint.restore import Run, abstract_params, make_model, restore, smallest_batch
+from transformer.checkpoint.restore import abstract_params, make_model, restore, smallest_batch
 from transformer.data.files.labels import Labels
 from transformer.data.tokenizers.files import save_tokenizers
 from transformer.data.tokenizers.lists import CharacterTokenizer, PieceListTokenizer
@@ -51,15 +51,8 @@ for folder in sys.argv[2:]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run of a tiny model with random weights and a SentencePiece vocabulary."""
-    workdir = WorkDir(tmp_path_factory.mktemp("run"))
-    config, labels = make_config(), Labels([])
     tokenizer = SentencePieceTokenizer.train(SENTENCES, 268)
-    tokenizers = tokenizer, tokenizer
-    save_tokenizers(workdir.path, *tokenizers)
-    model = make_model(config, tokenizers, labels)
-    params = random_params(model.init, smallest_batch(config, labels), deterministic=True)
-    params = jax.tree.map(np.asarray, params)
-    return Run(model, params, config, tokenizers, labels, workdir, "last (1)", 1, 1)
+    return restore(write_run(tmp_path_factory.mktemp("run"), tokenizer=tokenizer))
 
 
 @pytest.mark.long
@@ -120,7 +113,7 @@ def test_a_program_has_the_products_of_every_platform(run, settings):
     search = SearchOptions.from_config(run.config.decoding)
     model = run.model.clone(config=replace(run.config.model, **settings))
     params = abstract_params(model, smallest_batch(run.config, run.labels))
-    program = export_search(model, search, flat(params), start=[])
+    program = export_search(model, search, flatten_dict(params, sep="/"), start=[])
     assert program.platforms == ("cpu", "tpu", "cuda")
     # The product of queries and cached keys, which a program for a CPU alone does without.
     assert "BWNH,BNHS->BNWS/dot_general" in program.mlir_module()
@@ -128,34 +121,19 @@ def test_a_program_has_the_products_of_every_platform(run, settings):
     assert lengths == {"(b, s)", "(b,)"}
 
 
-def flat(params):
-    return {
-        "/".join(key.key for key in path): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-    }
-
-
-def read_by_numpy(path):
-    """The arrays of a safetensors file, read without the library."""
-    data = path.read_bytes()
-    start = 8 + int.from_bytes(data[:8], "little")
-    arrays = {}
-    for name, facts in json.loads(data[8:start]).items():
-        first, last = facts["data_offsets"]
-        assert facts["dtype"] == "F32"
-        values = np.frombuffer(data[start + first : start + last], np.float32)
-        arrays[name] = values.reshape(facts["shape"])
-    return arrays
-
-
-def test_parameters_are_read_by_numpy_alone(run, tmp_path):
-    """Catches names or axes that change on the way, and an array that the README leaves out."""
+def test_named_parameters_are_those_of_the_run(run, tmp_path, monkeypatch):
+    """Catches a README whose lines do not run or that lacks an array, and a lost vocabulary."""
     export_parameters(run, tmp_path / "weights")
-    arrays = read_by_numpy(tmp_path / "weights" / "params.safetensors")
-    jax.tree.map(np.testing.assert_array_equal, arrays, flat(run.params))
+    monkeypatch.chdir(tmp_path / "weights")
     readme = (tmp_path / "weights" / "README.md").read_text()
+    names = {}
+    for lines in re.findall("```python\n(.*?)```", readme, re.S):
+        exec(lines, names)
+    jax.tree.map(np.testing.assert_array_equal, names["params"], flatten_dict(run.params, sep="/"))
+    jax.tree.map(np.testing.assert_array_equal, names["variables"], {"params": run.params})
+    assert names["model"] == run.model
     described = dict(re.findall(r"^\| (\S+) \| (\[.*?\]) \|", readme, re.M))
-    assert described == {name: str(list(array.shape)) for name, array in arrays.items()}
+    assert described == {name: str([*array.shape]) for name, array in names["params"].items()}
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -164,29 +142,11 @@ def test_every_parameter_has_a_meaning(task):
     options = dict(pooling="pooler", prediction_head=True) | PUBLISHED
     config = make_config(task, **({} if task == "translation" else options))
     labels = Labels(["no", "yes"], [4, 4, 1] if task == "images" else [])
-    tokenizer = CharacterTokenizer("ab")
-    params = abstract_params(
-        make_model(config, (tokenizer, tokenizer), labels), smallest_batch(config, labels)
-    )
-    assert not [name for name in flat(params) if " of the module " in meaning(name)]
-
-
-def test_the_model_is_restored_from_named_parameters(run, tmp_path, monkeypatch):
-    """Catches a README whose lines do not run, and a folder that lacks a vocabulary."""
-    export_parameters(run, tmp_path / "weights")
-    monkeypatch.chdir(tmp_path / "weights")
-    lines = re.findall(
-        "```python\n(.*?)```", (tmp_path / "weights" / "README.md").read_text(), re.S
-    )
-    names = {}
-    exec(lines[-1], names)
-    batch = smallest_batch(run.config, run.labels)
-    ours, theirs = (
-        run.model.apply(variables, batch, deterministic=True)
-        for variables in ({"params": run.params}, names["variables"])
-    )
-    np.testing.assert_array_equal(ours, theirs)
-    assert names["model"] == run.model
+    model = make_model(config, (CharacterTokenizer("ab"),) * 2, labels)
+    params = abstract_params(model, smallest_batch(config, labels))
+    assert not [
+        name for name in flatten_dict(params, sep="/") if " of the module " in meaning(name)
+    ]
 
 
 def test_what_cannot_be_a_program_is_refused(run, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from tests.helpers.control_ids import EOS
 from tests.helpers.imported import as_run, run_readme
 from tests.helpers.random_translators import as_written, random_translator
 from tests.helpers.rings import others_long
+from tests.helpers.tiny_models import tiny_config
 from transformer.config import DataConfig
 from transformer.data.corpora.training_text import load_evaluation_pairs
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -158,6 +159,13 @@ def test_reading_a_folder_gives_the_run_again(tokenizers, tmp_path, name):
         np.testing.assert_allclose(third.params[parameter], array, atol=1e-6, err_msg=parameter)
     for file in ("config.json", "vocab.json", "generation_config.json"):
         assert (tmp_path / "again" / file).read_text() == (tmp_path / "model" / file).read_text()
+
+
+def test_a_learned_table_repeats_its_last_row():
+    """Catches a table that ends before the longest text."""
+    config = tiny_config(positions="learned", max_positions=4)
+    found = position_table(config, {"a": np.eye(4)}, "a", 6)
+    np.testing.assert_array_equal(found, np.eye(4)[[0, 1, 2, 3, 3, 3]])
 
 
 @pytest.mark.parametrize("name", others_long(["marian_joint", "marian_separate"], "marian_joint"))

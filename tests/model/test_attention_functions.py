@@ -9,18 +9,12 @@ import numpy as np
 import pytest
 
 from tests.helpers.attention import random_qkv, weigh
-from tests.helpers.tiny_models import make_batch, tiny_model
 from transformer.config import ModelConfig
 from transformer.model.attention import ATTENTION_FUNCTIONS
 from transformer.model.attention_functions import fused_attention
 
 B, N, H = 2, 3, 4
 T, S = 9, 7
-EXACT = [
-    *("scaled_dot_product", "dot_product", "general", "additive", "content", "location"),
-    "fused",
-]
-IN_TRANSLATION = [*EXACT, "local", "strided", "fixed", "performer"]
 RNG = np.random.default_rng(0)
 MATRIX, VECTOR = (RNG.normal(size=shape).astype(np.float32) for shape in ((N, H, H), (N, H)))
 SHARPNESS, OF_POSITIONS = np.exp(VECTOR[:, 0]), RNG.normal(size=(N, H, S + 2)).astype(np.float32)
@@ -38,12 +32,11 @@ LOGITS = {  # of one head n: query [T, H], key [S, H] -> [T, S]
     "additive": lambda q, k, n: np.tanh(q[:, None] + k) @ VECTOR[n],
     "content": lambda q, k, n: SHARPNESS[n] * unit(q) @ unit(k).T,
     "location": lambda q, k, n: q @ OF_POSITIONS[n],  # [T, P]: of positions, see `by_hand`
-    "fused": lambda q, k, n: q @ k.T / np.sqrt(H),
 }
+LOGITS["fused"] = LOGITS["scaled_dot_product"]
 
 
 def unit(x):
-    """x at length 1."""
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
@@ -54,10 +47,6 @@ def attention(name):
             ATTENTION_FUNCTIONS[name](**OPTIONS.get(name, {})).apply, {"params": WEIGHTS[name]}
         )
     return ATTENTION_FUNCTIONS[name]
-
-
-def arrays(length=T, source_length=S, value_width=None):
-    return random_qkv(length, source_length, value_width=value_width)
 
 
 def by_hand(name, query, key, value, mask=True):
@@ -76,13 +65,13 @@ def random_mask(*shape):
     return mask
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", LOGITS)
 def test_equals_the_formula(name):
     """Catches a scale too many or too few, heads that share weights, and a mask that is ignored.
 
     Also a softmax in bfloat16, and dropout that vanishes without a word or is one of the logits.
     """
-    qkv, keep = arrays(value_width=5), np.arange(S) == 0
+    qkv, keep = random_qkv(T, S, value_width=5), np.arange(S) == 0
     masks = [None, random_mask(B, 1, 1, S), random_mask(B, 1, T, S), random_mask(1, N, T, S)]
     function = attention(name)
 
@@ -101,12 +90,12 @@ def test_equals_the_formula(name):
     np.testing.assert_allclose(dropped, by_hand(name, *qkv[:2], only_first), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", LOGITS)
 def test_a_query_that_may_see_nothing_has_finite_gradients(name):
     """Catches 0/0 at padding: one NaN would spread to every weight."""
     mask = np.ones((B, 1, T, S), bool)
     mask[0, 0, 1] = False
-    qkv = arrays()
+    qkv = random_qkv(T, S)
 
     def total(qkv):
         attended = attention(name)(*qkv, mask=mask)
@@ -129,12 +118,12 @@ def test_a_query_that_may_see_nothing_has_finite_gradients(name):
 def test_what_a_function_cannot_honour_is_refused(name, lengths, options, sentence):
     """Catches dropout that vanishes, positions that share a weight, and two sequences as one."""
     with pytest.raises(ValueError, match=sentence):
-        attention(name)(*arrays(*lengths), **options)
+        attention(name)(*random_qkv(*lengths), **options)
 
 
 def test_location_is_the_same_wherever_its_row_has_the_sentence():
     """Catches positions of the row, which training packs and a search does not."""
-    query, key, value = arrays()
+    query, key, value = random_qkv(T, S)
     mask = np.zeros((B, 1, T, S), bool)
     mask[:, :, :4, :3], mask[:, :, 4:, 3:] = True, True
     packed = attention("location")(query, key, value, mask=mask)
@@ -144,7 +133,7 @@ def test_location_is_the_same_wherever_its_row_has_the_sentence():
 
 def test_general_starts_from_equation_1():
     """Catches a start that is another model for each number of heads."""
-    qkv = arrays()
+    qkv = random_qkv(T, S)
     init = jax.jit(ATTENTION_FUNCTIONS["general"]().init_with_output)
     ours, _ = init(jax.random.key(0), *qkv)
     np.testing.assert_allclose(ours, by_hand("scaled_dot_product", *qkv), atol=1e-5)
@@ -180,21 +169,3 @@ def test_fused_asks_for_the_flash_kernel_where_it_can(
     assert asked["implementation"] == kernel
     if masked and kernel == "cudnn":
         assert asked["mask"].shape == (B, 1, 8, 6)  # its bias must have a row per query
-
-
-def test_only_modules_add_weights_to_a_model():
-    """Catches old checkpoints that no longer open, and weights under another name."""
-    batch = make_batch([[([4, 2], [5, 2])]], 2, 2)
-    names = {}
-    for name in IN_TRANSLATION:
-        model = tiny_model(attention=name, num_layers=1)
-        shapes = jax.eval_shape(partial(model.init, deterministic=True), jax.random.key(0), batch)
-        leaves = jax.tree_util.tree_leaves_with_path(shapes["params"])
-        names[name] = {jax.tree_util.keystr(path) for path, _ in leaves}
-    without = names["scaled_dot_product"]
-    assert all(names[name] == without for name in ("dot_product", "fused", "local"))
-    assert not [name for name in without if "alignment" in name]
-    block = "['decoder']['layer_0']['encoder_attention']['alignment']"
-    leaves = dict(general="matrix", additive="vector", content="log_sharpness", location="matrix")
-    for name, leaf in leaves.items():
-        assert names[name] > without and f"{block}['{leaf}']" in names[name]

@@ -6,29 +6,23 @@ import jax
 import numpy as np
 import pytest
 
-from tests.helpers.attention import equation_1, random_qkv
+from tests.helpers.attention import equation_1, random_qkv, weigh
 from transformer.model import performer_attention as performer
 from transformer.model.performer_attention import performer_attention, random_features
 
 H = 4
 
 
-def error(num_features, length=64, width=16):
-    """Root mean square of the Performer's error, over that of full attention's result.
+def test_the_performers_error_falls_with_its_features():
+    """Catches an approximation of something else: its error would stay where it is.
 
     Queries and keys have entries of deviation 0.5: with longer ones it is no approximation at all.
     """
-    query, key, value = random_qkv(length, width=width, heads=4)
-    query, key = query / 2, key / 2
-    expected = equation_1(query, key, value)
-    run = jax.jit(partial(performer_attention, num_features=num_features))
-    ours = run(query, key, value)
-    return float(np.sqrt(((ours - expected) ** 2).mean() / (expected**2).mean()))
-
-
-def test_the_performers_error_falls_with_its_features():
-    """Catches an approximation of something else: its error would stay where it is."""
-    errors = [error(num_features) for num_features in (16, 256, 4096)]
+    query, key, value = random_qkv(64, width=16, heads=4)
+    qkv = query / 2, key / 2, value
+    expected, run = equation_1(*qkv), jax.jit(performer_attention, static_argnames="num_features")
+    squares = [((run(*qkv, num_features=n) - expected) ** 2).mean() for n in (16, 256, 4096)]
+    errors = [float(np.sqrt(square / (expected**2).mean())) for square in squares]
     assert errors == sorted(errors, reverse=True), errors
     assert errors[1] < 0.2, errors  # 0.14
     assert errors[-1] < errors[0] / 6, errors  # 256 times the features: a 16th, if all were alike
@@ -50,31 +44,23 @@ def test_the_performer_sees_exactly_the_keys_it_may():
     np.testing.assert_allclose(ours[0], run(query, key, value, mask=mask)[0], atol=1e-6)
 
 
-@jax.jit
-def squares_and_gradient(qkv, mask):
-    """The sum of the squares of the Performer's result, and its gradient."""
-    run = partial(performer_attention, mask=mask, num_features=32)
-    return jax.value_and_grad(lambda qkv: (run(*qkv) ** 2).sum())(qkv)
-
-
-@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0])
-def test_the_performer_is_finite(scale):
+def test_the_performer_is_finite():
     """Catches exponentials that overflow, sums that vanish, and a row without any key."""
     mask = (np.arange(12) < [[12], [0]])[:, None, None]
-    total, gradients = squares_and_gradient(random_qkv(12, scale=scale), mask)
-    assert np.isfinite(total) and all(np.isfinite(g).all() for g in gradients)
+    run = partial(performer_attention, mask=mask, num_features=32)
+    squares_and_gradient = jax.jit(jax.value_and_grad(lambda qkv: (run(*qkv) ** 2).sum()))
+    for scale in (0.0, 1.0, 30.0):
+        total, gradients = squares_and_gradient(random_qkv(12, scale=scale))
+        assert np.isfinite(total) and all(np.isfinite(g).all() for g in gradients)
 
 
 def masked_by_hand(query, key, value, mask, num_features):
     """The Performer's weights of all pairs, under the mask: φ(q)·φ(k) / Σ φ(q)·φ(k)."""
-    features = random_features(num_features, H)
-
-    def phi(x):
-        x = x * H**-0.25
-        return np.exp(x @ features.T - (x**2).sum(-1, keepdims=True) / 2)
-
-    weights = np.einsum("BTNM,BSNM->BNTS", phi(query), phi(key)) * mask
-    return np.einsum("BNTS,BSNH->BTNH", weights / weights.sum(-1, keepdims=True), value)
+    query, key = query * H**-0.25, key * H**-0.25
+    products = [x @ random_features(num_features, H).T for x in (query, key)]
+    squares = [(x**2).sum(-1, keepdims=True) / 2 for x in (query, key)]
+    phi = [np.exp(product - square) for product, square in zip(products, squares, strict=True)]
+    return weigh(np.log(np.einsum("BTNM,BSNM->BNTS", *phi)), value, mask)
 
 
 @pytest.mark.parametrize("chunk", [8, 64])
