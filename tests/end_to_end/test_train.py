@@ -113,6 +113,7 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
     files = corpus / "train.en", corpus / "train.de"
     lines = zip(*(file.read_text().splitlines() for file in files), strict=True)
     domain = [pair for pair in lines if "5" in pair[0]]  # "5" is now commonest
+    domain.append(("5", ""))  # which is left out, too
     for file, side in zip(files, zip(*domain, strict=True), strict=True):
         file.write_text("".join(f"{line}\n" for line in side))
     export(finished, small)
@@ -123,11 +124,11 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
         code, _, err = call("train.py", *flags, f"--config.training.num_train_steps={steps}")
         assert code == 0, err
         assert said in err
-        assert "left out: 17 of a repeated pair" in err
+        assert "left out: " in err and "17 of a repeated pair" in err
         assert err.count("1 of 20 pairs of validation have the source or the target of a pair") == 1
     assert "warm start" not in err
     left_out = (workdir / "left_out.tsv").read_text().splitlines()
-    assert len(left_out) == 18 and left_out[1].startswith("a repeated pair\tcorpus/train.en\t")
+    assert len(left_out) == 2 and "\tcorpus/train.en\t" in left_out[1], left_out
     params = Translator.from_checkpoint(workdir).params
     assert {leaf.dtype.name for leaf in jax.tree.leaves(params)} == {"float32"}
     ours, theirs = (WorkDir(path).read_metrics() for path in (workdir, finished))
