@@ -103,6 +103,7 @@ def test_flags_of_evaluate_are_those_of_its_parts():
         ("language_model", ["--temperature=0", "--prompt="]),
         ("classification", ["--jsonl", "--input=-", "--output=x.gz"]),
         ("translation", ["--compare=runs/y@5", FILE, REFERENCE]),
+        ("translation", ["--attention=gs://bucket/map.png"]),
     ],
 )
 def test_flags_that_make_sense_pass(task, arguments):
