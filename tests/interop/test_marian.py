@@ -140,6 +140,9 @@ def test_older_forms_of_the_softmax_and_of_tied_tables(tmp_path):
     changes = dict(settings={"tied-embeddings-src": True}, tensors=tensors)
     found = read_marian(copy_package(tmp_path / "b", "marian_pre_norm", **changes)).params
     np.testing.assert_array_equal(found["source_embedding/table"], found["target_embedding/table"])
+    del tensors["Wemb"]
+    with pytest.raises(ValueError, match=r"missing, .*: decoder_Wemb, encoder_Wemb"):
+        read_marian(copy_package(tmp_path / "c", "marian_pre_norm", **changes))
 
 
 def test_all_that_has_no_counterpart_is_named_at_once(tmp_path):
