@@ -4,7 +4,6 @@ import collections
 import hashlib
 import importlib.metadata
 import lzma
-import pathlib
 import re
 import subprocess
 import sys
@@ -12,7 +11,8 @@ import unicodedata
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.helpers.scripts import ROOT
+
 FOLDER = ROOT / "transformer" / "embedded"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
 

@@ -8,9 +8,8 @@ from transformer.data.files.labels import FILE, Labels
 @pytest.mark.parametrize(
     ("labels", "names"),
     [
-        (["10", "2", "1", "2"], ["1", "2", "10"]),
         (["b", "a", "b", "C"], ["C", "a", "b"]),
-        (["x", "10", "9"], ["9", "10", "x"]),
+        (["x", "10", "9", "10"], ["9", "10", "x"]),
         (["neg", "2x", "10x"], ["10x", "2x", "neg"]),
     ],
 )
@@ -20,24 +19,19 @@ def test_classes_are_in_order_and_numbers_as_numbers(labels, names):
 
 
 def test_a_label_is_the_number_of_its_name():
-    """Catches numbers by occurrence, and an array that the device would have to convert."""
+    """Catches numbers by occurrence, an array that the device would have to convert, a KeyError."""
     numbers = Labels(["a", "b", "c"]).encode(["c", "a", "c", "b"])
     assert numbers.tolist() == [2, 0, 2, 1] and numbers.dtype == "int32"
     assert Labels(["a"]).encode([]).shape == (0,)
-
-
-def test_an_unknown_label_is_refused_with_the_classes():
-    """Catches a KeyError."""
     with pytest.raises(ValueError, match=r"^'neutral' is not one of the classes neg, pos\.$"):
         Labels(["neg", "pos"]).encode(["pos", "neutral"])
 
 
-@pytest.mark.parametrize("shape", [(), (8, 8, 1)])
-def test_what_is_saved_is_loaded(shape, tmp_path):
+def test_what_is_saved_is_loaded(tmp_path):
     """Catches another order, a tuple that is not equal to its list, and text that is not ASCII."""
-    labels = Labels.from_labels(["süß", "10", "2", 'a "b"', "\u2028"], shape)
+    labels = Labels.from_labels(["süß", "10", "2", 'a "b"', "\u2028"], (8, 8, 1))
     labels.save(tmp_path)
-    assert Labels.load(tmp_path) == labels and labels.image_shape == list(shape)
+    assert Labels.load(tmp_path) == labels and labels.image_shape == [8, 8, 1]
 
 
 DAMAGED = [b"", b"[]", b"{}", b'{"names": ["a"], "other": 1}', b'{"names": "ab"}']

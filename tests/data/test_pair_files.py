@@ -1,4 +1,4 @@
-"""pair_files.py, pair_files.py: the same pairs in whatever files."""
+"""pair_files.py: the same pairs in whatever files."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ from transformer.config import DataConfig
 from transformer.data.corpora import pair_files, training_text
 from transformer.data.corpora.corpus_facts import missing_splits
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.files.text import LONGEST_LINE
+from transformer.data.files.text import LINE_BREAK, LONGEST_LINE, NOT_UTF8
 
 PAIRS = [(f"a {n} ä", f"b {n}\u2028") for n in range(40)]
 
@@ -40,13 +40,12 @@ def write_text(name, lines):
         file.write(pack("".join(f"{line}\n" for line in lines).encode()))
 
 
-def write_parquet(stem, pairs, nested=False, **options):
-    sides = [pyarrow.array(side) for side in zip(*pairs, strict=True)]
-    table = pyarrow.table(dict(zip(("en", "de"), sides, strict=True)))
+def write_parquet(stem, pairs, nested=False):
+    rows = [dict(zip(("en", "de"), pair, strict=True)) for pair in pairs]
     if nested:
-        struct = pyarrow.StructArray.from_arrays(sides, ["en", "de"])
-        table = pyarrow.table({"id": list(range(len(pairs))), "translation": struct})
-    parquet.write_table(table, f"{stem}.parquet", **options)
+        rows = [{"id": n, "translation": row} for n, row in enumerate(rows)]
+    size = 3 if nested else None
+    parquet.write_table(pyarrow.Table.from_pylist(rows), f"{stem}.parquet", row_group_size=size)
 
 
 WRITERS = {
@@ -56,14 +55,17 @@ WRITERS = {
     "gz": lambda *args: write_sides(*args, ".gz"),
     "jsonl.xz": lambda *args: write_jsonl(*args, ".xz"),
     "parquet": write_parquet,
-    "nested": lambda *args: write_parquet(*args, nested=True, row_group_size=3),
+    "nested": lambda *args: write_parquet(*args, nested=True),
 }
 
 
-def read(corpus, split="train", **settings):
+def read_blocks(corpus, split="train", **settings):
+    return list(training_text.read_blocks(str(corpus), split, DataConfig(**settings)))
+
+
+def read(*args, **settings):
     """The pairs of a split, as every reader of blocks gets them."""
-    blocks = training_text.read_blocks(str(corpus), split, DataConfig(**settings))
-    return [pair for block in blocks for pair in block.decode()[0]]
+    return [pair for block in read_blocks(*args, **settings) for pair in block.decode()[0]]
 
 
 @pytest.fixture(autouse=True)
@@ -90,8 +92,7 @@ def write_shards(folder, seed, stem):
         WRITERS[kind](folder / stem.format(number), PAIRS[start:stop])
 
 
-@pytest.mark.parametrize("stem", ["val.{}", "val-{:05}-of-00012"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("seed", "stem"), [(0, "val.{}"), (1, "val-{:05}-of-00012")])
 def test_several_files_are_read_in_the_order_of_their_numbers(seed, stem, tmp_path):
     """Catches val.10 before val.2, a file left out, and a part counted in each file alone."""
     write_shards(tmp_path, seed, stem)
@@ -99,7 +100,7 @@ def test_several_files_are_read_in_the_order_of_their_numbers(seed, stem, tmp_pa
     parts = [read(tmp_path, f"validation[{part}]") for part in (":37%", "37%:41%", "41%:")]
     assert [pair for part in parts for pair in part] == PAIRS
     assert len(parts[0]) == 37 * 40 // 100 and min(map(len, parts)) > 0
-    blocks = list(training_text.read_blocks(str(tmp_path), "validation", DataConfig()))
+    blocks = read_blocks(tmp_path, "validation")
     shares = [block.share_read for block in blocks]
     assert shares == sorted(shares) and shares[-1] == 1 and max(b.num_pairs for b in blocks) == 7
 
@@ -122,7 +123,7 @@ def test_a_corpus_may_be_named_by_its_files(tmp_path):
 
 MISSING = {  # files: the end of the sentence
     ("train.00.en", "train.00.de", "train.01.en"): r"hold train\.01\.en and train\.01\.de .*there "
-    r"is only train\.01\.en",
+    r"is only train\.01\.en; it holds train\.00\.de, ",
     ("train-0-of-2.tsv",): r"hold train-…-of-2\.en .*of these there are 1",
     ("train.en", "train.de", "train.00.tsv"): r"Of train\.en and train\.00\.tsv in \S* only one",
     ("train.en", "train.de", "train.tsv"): r"Of train\.tsv and train\.en and train\.de in",
@@ -175,15 +176,14 @@ def test_what_a_line_cannot_hold_is_repaired_and_counted(kind, tmp_path):
     """Catches a translation of two lines, which shifts every line behind it, and a vocabulary that
     cannot be written, as JSON may hold what UTF-8 cannot."""
     WRITERS[kind](tmp_path / "train", [("a", "b"), ("c\r\nd", "e\n")])
-    expected, faults = [("a", "b"), ("c d", "e ")], ["line breaks"]
+    expected, faults = [("a", "b"), ("c d", "e ")], {LINE_BREAK: [1, 2]}
     if kind == "jsonl":
         with open(tmp_path / "train.jsonl", "a") as file:
             file.write('{"en": "a\\ud83d", "de": "b"}\n')
-        expected, faults = [*expected, ("a\ufffd", "b")], ["line breaks", "not UTF-8"]
-    (kept,) = TrainingText(DataConfig(corpus=str(tmp_path))).kept()
-    assert kept.pairs == expected and [*kept.repairs.named().values()] == [1] * len(faults)
-    for number, (fault, reason) in enumerate(zip(faults, kept.repairs.named(), strict=True), 2):
-        assert fault in reason and f"line {number})" in reason
+        expected, faults = [*expected, ("a\ufffd", "b")], {**faults, NOT_UTF8: [1, 3]}
+    (block,) = read_blocks(tmp_path)
+    found = {f"{fault} ({tmp_path}/train.{kind}": where for fault, where in faults.items()}
+    assert block.decode() == (expected, found)
 
 
 def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):
@@ -191,6 +191,5 @@ def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):
     monkeypatch.setattr(pair_files, "BYTES_OF_BLOCK", 1)
     monkeypatch.setattr(pair_files, "LINES_AT_ONCE", 2)
     write_sides(tmp_path / "train", PAIRS)
-    blocks = list(training_text.read_blocks(str(tmp_path), "train", DataConfig()))
-    assert [pair for block in blocks for pair in block.decode()[0]] == PAIRS
-    assert max(block.num_pairs for block in blocks) == 2
+    assert read(tmp_path) == PAIRS
+    assert max(block.num_pairs for block in read_blocks(tmp_path)) == 2

@@ -4,7 +4,6 @@ import errno
 import os
 import random
 import shutil
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow
 import pytest
 
 from tests.helpers.scripts import HANGS
+from transformer import optional_libraries
 from transformer.config import Config
 from transformer.data.corpora import pair_files, training_text
 from transformer.data.corpora.cleaning import filter_by_length
@@ -32,7 +32,6 @@ from transformer.data.prepared.prepare import (
     open_corpus,
     training_corpus,
 )
-from transformer.data.rows.batch import Batch
 from transformer.data.rows.epoch_plan import CorpusPart
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
@@ -64,27 +63,20 @@ def said(monkeypatch):
     return lines
 
 
-def write_text(folder, seed=0):
-    """Pairs of which some are left out for every reason."""
-    rng = random.Random(seed)
-    folder.mkdir(exist_ok=True)
+@pytest.fixture
+def config(tmp_path):
+    """The configuration of two corpora with the same pairs, some left out for every reason."""
+    rng, config, text = random.Random(0), Config(), tmp_path / "text"
     sides = [
         [" ".join(rng.choices("abcdefgh", k=rng.randint(1, 9))) for _ in range(NUM_PAIRS)]
         for _ in range(2)
     ]
     sides[0][3], sides[1][50], sides[1][60], sides[0][199] = "", " ", sides[0][60], "a " * 99
+    text.mkdir()
     for name, side in zip(("en", "de"), sides, strict=True):
-        (folder / f"train.{name}").write_bytes("\n".join(side).replace("h a", "\xff", 3).encode())
+        (text / f"train.{name}").write_bytes("\n".join(side).replace("h a", "\xff", 3).encode())
         for split in ("validation", "test"):
-            (folder / f"{split}.{name}").write_text("\n".join(side[70:80]) + "\n")
-    return folder
-
-
-@pytest.fixture
-def config(tmp_path):
-    """The configuration of that corpus and one of the same under another name."""
-    config = Config()
-    text = write_text(tmp_path / "text")
+            (text / f"{split}.{name}").write_text("\n".join(side[70:80]) + "\n")
     shutil.copytree(text, tmp_path / "more")
     config.data.corpus = f"{text}@1.5,{tmp_path / 'more'}"
     config.data.cache = str(tmp_path / "cache")
@@ -109,9 +101,14 @@ def all_batches(source, target, corpora):
     return [packed[step] for step in range(2 * packed.batches_per_epoch)]
 
 
-def assert_equal_arrays(arrays, expected):
-    for array, other in zip(arrays, expected, strict=True):
-        assert np.array_equal(array, other) and array.dtype == other.dtype
+@pytest.fixture
+def prepared(config, tmp_path):
+    """(a configuration with an empty cache, its tokenizers, the files that it has to prepare)."""
+    config = config.with_values(CLEAN)
+    tokenizers, _ = prepare(config)
+    whole = contents(config)
+    config.data.cache = str(tmp_path / "other")
+    return config, tokenizers, whole
 
 
 @pytest.mark.parametrize("held_out", ["", "validation@10%,test@10%"])
@@ -131,9 +128,8 @@ def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
     first = int((kept < sum(per_block[: len(per_block) // 2])).sum())
     corpora = [(first, 1.5), (len(kept) - first, 1.0)]
     expected = all_batches(*(side.take(kept) for side in sides), [CorpusPart(*c) for c in corpora])
-    splits = [
-        load_evaluation_pairs(config.data, split) for split in ("validation", "test") if held_out
-    ]
+    splits = ["validation", "test"] if held_out else []
+    evaluated = [load_evaluation_pairs(config.data, split) for split in splits]
 
     prepare(config)
     monkeypatch.setattr(TrainingText, "_blocks", failing(AssertionError("the text is read")))
@@ -143,12 +139,9 @@ def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
     assert found.parts([1.5, 1.0]) == corpora
     batches = all_batches(found.source, found.target, found.parts([1.5, 1.0]))
     for arrays in zip(batches, expected, strict=True):
-        assert_equal_arrays(*arrays)
-    if held_out:
-        assert splits == [
-            load_evaluation_pairs(config.data, split, found.held_out)
-            for split in ("validation", "test")
-        ]
+        for array, other in zip(*arrays, strict=True):
+            assert np.array_equal(array, other) and array.dtype == other.dtype
+    assert evaluated == [load_evaluation_pairs(config.data, s, found.held_out) for s in splits]
     reasons = " ".join(found.left_out)
     for reason in ("an empty side", "equal sides", "more than 16 pieces", "a length ratio"):
         assert reason in reasons
@@ -194,17 +187,14 @@ def stop_at(monkeypatch, number, error):
 
 
 @pytest.mark.parametrize("when", ["a part", "a damaged part", "all together"])
-def test_a_killed_preparation_goes_on_where_it_stopped(config, when, said, monkeypatch, tmp_path):
+def test_a_killed_preparation_goes_on_where_it_stopped(prepared, when, said, monkeypatch):
     """Catches a half that is taken for the whole, work done twice, and files that differ."""
-    config = config.with_values(CLEAN)
-    tokenizers, _ = prepare(config)
-    whole = contents(config)
-    config.data.cache = str(tmp_path / "other")
+    config, tokenizers, whole = prepared
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        if when != "all together":
-            stop_at(patch, 4, Killed)
-        else:
+        if when == "all together":
             patch.setattr(parts, "find_repeated", failing(Killed))
+        else:
+            stop_at(patch, 4, Killed)
         prepare(config, tokenizers)
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     assert open_corpus(folder) is None
@@ -233,19 +223,17 @@ def damage(path, how):
     ("name", "redone"),
     [("000003.arrow", [3]), ("kept.arrow", []), ("header.json", []), ("left_out.tsv", [])],
 )
-def test_damage_is_noticed_and_mended(config, name, redone, how, said, monkeypatch, tmp_path):
+def test_damage_is_noticed_and_mended(prepared, name, redone, how, said, monkeypatch, tmp_path):
     """Catches a cache that has to be deleted, and the work of all parts for one of them."""
-    config = config.with_values(CLEAN)
-    tokenizers, _ = prepare(config)
-    whole = contents(config)
+    config, tokenizers, whole = prepared
+    config.data.cache = str(tmp_path / "cache")
     (folder,) = (tmp_path / "cache").glob("corpus-*")
     damage(folder / name, "lost" if name == "left_out.tsv" else how)
     monkeypatch.chdir(tmp_path)
     Path(name).write_text("a file of the user's")
     written = stop_at(monkeypatch, None, None)
     prepare(config, tokenizers)
-    assert contents(config) == whole
-    assert written == redone
+    assert contents(config) == whole and written == redone
     if (name, how) != ("header.json", "lost"):
         assert all(name in sentence and "prepared anew" in sentence for sentence in said)
     assert prepare(config)[1] is not None and len(said) < 2
@@ -253,12 +241,9 @@ def test_damage_is_noticed_and_mended(config, name, redone, how, said, monkeypat
 
 
 @pytest.mark.parametrize("shares", [[ALL, ALL], [Share(0, 2), Share(1, 2)]], ids=["runs", "hosts"])
-def test_two_at_once_do_not_harm_each_other(config, shares, monkeypatch, tmp_path):
+def test_two_at_once_do_not_harm_each_other(prepared, shares, monkeypatch):
     """Catches files of which each wrote a part, a wait for ever, and what a writer leaves."""
-    config = config.with_values(CLEAN)
-    tokenizers, _ = prepare(config)
-    whole = contents(config)
-    config.data.cache = str(tmp_path / "other")
+    config, tokenizers, whole = prepared
     start, write_parts = threading.Barrier(2), prepare_module._write_parts
 
     def start_together(*arguments):
@@ -274,12 +259,10 @@ def test_two_at_once_do_not_harm_each_other(config, shares, monkeypatch, tmp_pat
     assert [len(f.source) for f in found] == [len(found[0].source)] * 2
 
 
-def test_parts_of_a_host_that_ends_are_done_by_another(config, monkeypatch, tmp_path):
+def test_parts_of_a_host_that_ends_are_done_by_another(prepared, monkeypatch):
     """Catches a wait for ever for the parts of a host that was lost."""
     monkeypatch.setattr(prepare_module, "PATIENCE", 0.1)
-    tokenizers, _ = prepare(config)
-    whole = contents(config)
-    config.data.cache = str(tmp_path / "other")
+    config, tokenizers, whole = prepared
     assert len(prepare(config, tokenizers, Share(1, 3))[1].source)
     assert contents(config) == whole
 
@@ -303,7 +286,8 @@ def test_a_full_disk_leaves_a_sentence_and_nothing_else(config, when, monkeypatc
 def test_a_text_of_which_no_pair_fits_says_what_to_raise(config):
     """Catches a run over nothing, a limit that nobody can find, and parts that fill the disk."""
     config.data.max_length_ratio = 1e-6
-    with pytest.raises(ValueError, match=r"no pair to train on .*raise data\.max_length_ratio"):
+    said = r"no pair to train on .*an empty side.*equal sides.*raise data\.max_length_ratio"
+    with pytest.raises(ValueError, match=said):
         prepare(config)
     assert not [*absolute(config.data.cache).glob("corpus-*")]
 
@@ -313,15 +297,26 @@ BROKEN = {  # (owner and name of what fails for a moment, the error, the sentenc
     "parts": (pyarrow, "memory_map", OSError(errno.EIO, "x"), r"000000.arrow cannot .*: x"),
     "corpus": (prepare_module, "local_files", OSError(errno.ENODEV, "x"), r"be opened \(x\): try"),
     "vocabulary": (tokenizer_files, "read_file", TransientError("v cannot be read"), "cannot be"),
+    "library": (
+        optional_libraries,
+        "import_module",
+        ImportError,
+        r"vocabulary-.*This needs tokenizers: pip install",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_cannot_be_read_now_costs_no_work(name, config, monkeypatch):
-    """Catches hours of all hosts' work that is removed for a disk that fails for a moment."""
+    """Catches hours of all hosts' work that is removed for a disk that fails for a moment; a text
+    that is read anew, or a good vocabulary replaced, where only a library is not installed."""
     owner, function, error, said = BROKEN[name]
-    if name in ("corpus", "vocabulary"):  # all was prepared before
+    if name == "library":
+        pytest.importorskip("tokenizers")
+        config.tokenizer.kind, config.tokenizer.vocab_size = "byte_level", 300
+    if name not in ("text", "parts"):  # all was prepared before
         prepare(config)
+        monkeypatch.setattr(TrainingText, "sample", failing(AssertionError("the text is read")))
     with monkeypatch.context() as patch:
         if name == "text":
             stop_at(patch, 4, error)
@@ -333,21 +328,6 @@ def test_what_cannot_be_read_now_costs_no_work(name, config, monkeypatch):
     assert len(Parts(folder).finished()) == (4 if "text" in name else 12)
     monkeypatch.setattr(TrainingText, "sample", failing(AssertionError("the text is read")))
     assert prepare(config)[1].folder == Path(folder)
-
-
-def test_a_vocabulary_whose_library_is_missing_stays(config, monkeypatch):
-    """Catches a text that is read anew, or a good vocabulary that is replaced, before it is said
-    that a library is not installed."""
-    pytest.importorskip("tokenizers")
-    config.tokenizer.kind, config.tokenizer.vocab_size = "byte_level", 300
-    prepare(config)
-    (kept,) = absolute(config.data.cache).glob("vocabulary-*")
-    before = {file.name: file.read_bytes() for file in kept.iterdir()}
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    monkeypatch.setattr(TrainingText, "sample", failing(AssertionError("the text is read")))
-    with pytest.raises(TransientError, match=r"vocabulary-.*This needs tokenizers: pip install"):
-        prepare(config)
-    assert {file.name: file.read_bytes() for file in kept.iterdir()} == before
 
 
 def test_another_text_vocabulary_or_filter_has_another_key(config, said, tmp_path):
@@ -362,10 +342,9 @@ def test_another_text_vocabulary_or_filter_has_another_key(config, said, tmp_pat
     assert len(folders) == 5 and not said
     again = config.with_values({"data.corpus": config.data.corpus.replace("@1.5", "@3")})
     assert prepare(again, tokenizers)[1].folder in folders  # weights change no id
-    with open(tmp_path / "text" / "train.en", "a") as source:
-        source.write("\na b")
-    with open(tmp_path / "text" / "train.de", "a") as target:
-        target.write("\nc d")
+    for name, line in (("train.en", "\na b"), ("train.de", "\nc d")):
+        with open(tmp_path / "text" / name, "a") as side:
+            side.write(line)
     assert len(prepare(config, tokenizers)[1].source) == len(first.source) + 1
     assert len(said) == 1 and "the text has changed" in said[0]
 
@@ -375,12 +354,10 @@ def test_a_hash_knows_a_copy(config, key, monkeypatch, tmp_path):
     """Catches an hour of preparation because a corpus was copied to another disk."""
     config.data.cache_key = key
     tokenizers, _ = prepare(config)
-    shutil.move(tmp_path / "text", tmp_path / "moved")
-    (tmp_path / "moved").rename(tmp_path / "elsewhere")
-    os.utime(tmp_path / "elsewhere" / "train.en", (1, 1))
     (tmp_path / "disk").mkdir()
-    (tmp_path / "elsewhere").rename(tmp_path / "disk" / "text")
-    config.data.corpus = f"{tmp_path / 'disk' / 'text'}@1.5,{tmp_path / 'more'}"
+    moved = (tmp_path / "text").rename(tmp_path / "disk" / "text")
+    os.utime(moved / "train.en", (1, 1))
+    config.data.corpus = f"{moved}@1.5,{tmp_path / 'more'}"
     written = stop_at(monkeypatch, None, None)
     prepare(config, tokenizers)
     assert bool(written) == (key == "time")
@@ -397,21 +374,18 @@ def test_a_folder_that_cannot_be_written(config, said, monkeypatch, tmp_path):
     assert not cache.is_relative_to(tmp_path) and "--config.data.cache" in said[0]
 
 
-def test_an_object_store(config, monkeypatch, tmp_path):
+def test_an_object_store(prepared, monkeypatch):
     """Catches files that are mapped where nothing can be mapped, and parts that are left there."""
-    tokenizers, _ = prepare(config)
-    whole = contents(config)
-    bucket = tmp_path / "bucket"
-    config.data.cache = str(bucket)
-    monkeypatch.setattr(storage, "is_remote", lambda path: str(path).startswith(str(bucket)))
+    config, tokenizers, whole = prepared
+    bucket = config.data.cache
+    monkeypatch.setattr(storage, "is_remote", lambda path: str(path).startswith(bucket))
     monkeypatch.setattr(  # a local path has to be made
         prepare_module, "_make_folder", lambda path: path.mkdir(parents=True, exist_ok=True)
     )
     _, found = prepare(config, tokenizers)
     assert contents(config) == whole
     assert not found.folder.is_relative_to(bucket)
-    batch = found.source.gather(np.arange(3))[0]
-    assert batch.tolist() == prepare(config, tokenizers)[1].source.gather(np.arange(3))[0].tolist()
+    assert prepare(config, tokenizers)[1].source[3].tolist() == found.source[3].tolist()
 
 
 def test_memory_stays_flat(tmp_path):
@@ -436,7 +410,7 @@ def test_memory_stays_flat(tmp_path):
 
 def test_sentences_of_parts_are_those_of_one_array(tmp_path):
     """Catches a sentence of the wrong part where parts are empty or some of their pairs left out,
-    lengths that overflow, and a batch of another type than of text."""
+    and lengths that overflow."""
     sentences = [[[5] * 150, [65_535], [6, 7]], [], [[8] * 70_000, [9]], []]
     kept = [np.array([0, 2]), np.array([], int), np.array([0, 1]), np.array([], int)]
     files = []
@@ -455,6 +429,3 @@ def test_sentences_of_parts_are_those_of_one_array(tmp_path):
             assert np.array_equal(ours, theirs)
         assert np.array_equal(mapped.take(order[:2])[1], expected[int(order[1])])
         assert len(mapped.gather(order[:0])[0]) == 0
-    rows = np.array([1, 1]), (200, 200)
-    batches = [Batch.from_pairs((s, s), np.array([1, 0]), *rows) for s in (mapped, expected)]
-    assert_equal_arrays(*batches)

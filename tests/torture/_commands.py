@@ -3,10 +3,8 @@
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.helpers.failing_io import Worker
 from tests.helpers.scripts import CONFIG as PAIRS
 from tests.helpers.scripts import write_corpus
 from tests.helpers.tiny_runs import CONFIG as TASK
@@ -27,38 +25,38 @@ class Case(NamedTuple):
     folder): what must be equal after any failure.
     """
 
-    make: Callable[[Worker, Path], None]
-    words: Callable[[Path], list[Any]]
-    result: Callable[[Worker, Path], Any]
+    make: Callable[..., Any]
+    words: Callable[..., Any]
+    result: Callable[..., Any]
 
 
-def train_words(place: Path, *settings: str) -> list[Any]:
+def train_words(place, *settings):
     """Returns the command that trains a tiny classifier for six steps."""
     corpus = f"data.corpus={place / 'corpus'}"
     config = [f"--config.{setting}" for setting in (*CLASSIFIER, *SPLITS, corpus, *settings)]
     return ["train.py", f"--config={place / 'tiny.py'}", f"--workdir={place / 'run'}", *config]
 
 
-def make_sentences(worker: Worker, place: Path) -> None:
+def make_sentences(worker, place):
     """Writes a corpus of two classes and the configuration of a classifier."""
     write_sentences(place / "corpus")
     (place / "tiny.py").write_text(TASK.format(task="classification"))
 
 
-def make_stopped(worker: Worker, place: Path) -> None:
+def make_stopped(worker, place):
     """Leaves a run that has come to half of its steps."""
     make_sentences(worker, place)
     _succeed(worker, train_words(place, "training.num_train_steps=4"))
 
 
-def make_classifier(worker: Worker, place: Path) -> None:
+def make_classifier(worker, place):
     """Leaves a classifier, and a text whose lines are to be classified."""
     make_sentences(worker, place)
     _succeed(worker, train_words(place))
     (place / "text").write_text("a b x\nc d\n" * 20)
 
 
-def make_translator(worker: Worker, place: Path) -> None:
+def make_translator(worker, place):
     """Leaves a run of translation, a text to translate and a test set."""
     _succeed(worker, ["write run", place / "run"])
     (place / "corpus").mkdir()
@@ -66,18 +64,18 @@ def make_translator(worker: Worker, place: Path) -> None:
         (place / name).write_text("w1 w2 w3\nw4 w5\n" * 8)
 
 
-def make_pairs(worker: Worker, place: Path) -> None:
+def make_pairs(worker, place):
     """Writes a parallel corpus and the configuration of a translator."""
     corpus = write_corpus(place / "corpus", 60)
     (place / "tiny.py").write_text(PAIRS.format(corpus=corpus))
 
 
-def _succeed(worker: Worker, words: list[Any]) -> None:
+def _succeed(worker, words):
     answer = worker.run(words)
     assert answer.code == 0, answer.err
 
 
-def run_result(worker: Worker, place: Path) -> Any:
+def run_result(worker, place):
     """Returns the reports, the parameters and the test scores of a run."""
     lines = (place / "run" / "metrics.jsonl").read_text().splitlines()
     reports = {}
@@ -88,34 +86,41 @@ def run_result(worker: Worker, place: Path) -> Any:
     return {"reports": reports, **params_of(worker, place / "run"), "~": results(worker, place)}
 
 
-def params_of(worker: Worker, run: Path) -> dict[str, str]:
+def params_of(worker, run):
     """Returns the checkpoints of a run with the checksums of their parameters."""
     answer = worker.run(["parameters", run])
     kept, *others = answer.out.splitlines() or [""]
     return {"last": others[-1:], "~kept": kept, "~others": others, "~problems": answer.err}
 
 
-def results(worker: Worker, place: Path) -> dict[str, bytes]:
+def results(worker, place):
     """Returns the files of the scores, but for the report, which shows times; each may differ."""
     folder = place / "run" / "results"
     files = [file for file in folder.rglob("*") if file.suffix in (".txt", ".jsonl", ".json")]
     return {f"~{file.relative_to(folder)}": file.read_bytes() for file in files}
 
 
-def prepared(worker: Worker, place: Path) -> dict[str, bytes]:
+def prepare_words(place):
+    return ["transformer-prepare", f"--config={place / 'tiny.py'}", f"--workdir={place / 'run'}"]
+
+
+def prepared(worker, place):
     """Returns the files of the prepared corpora."""
-    folder = place / "prepared_corpora"
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+    files = [file for file in (place / "prepared_corpora").rglob("*") if file.is_file()]
+    return {str(file.relative_to(place)): file.read_bytes() for file in files}
 
 
-def answers(place: Path) -> list[Any]:
+def evaluate(place):
+    return ["eval.py", f"--workdir={place / 'run'}"]
+
+
+def answers(place):
     """Returns the command that answers each line of a text."""
     files = [f"--input={place / 'text'}", f"--output={place / 'answers'}", "--chunk_lines=8"]
-    return ["eval.py", f"--workdir={place / 'run'}", *files]
+    return [*evaluate(place), *files]
 
 
-def answered(worker: Worker, place: Path) -> dict[str, bytes]:
+def answered(worker, place):
     """Returns the answers."""
     return {"~answers": (place / "answers").read_bytes()}
 
@@ -130,10 +135,7 @@ CASES = {
     "resume": Case(make_stopped, train_words, run_result),
     "score": Case(
         make_translator,
-        lambda place: [
-            *("eval.py", f"--workdir={place / 'run'}"),
-            *("--split=val", f"--corpus={place / 'corpus'}"),
-        ],
+        lambda place: [*evaluate(place), "--split=val", f"--corpus={place / 'corpus'}"],
         results,
     ),
     "translate a file": Case(make_translator, answers, answered),
@@ -143,12 +145,5 @@ CASES = {
         lambda place: ["transformer-export", place / "run", place / "exported"],
         lambda worker, place: {"~": params_of(worker, place / "exported")},
     ),
-    "prepare": Case(
-        make_pairs,
-        lambda place: [
-            *("transformer-prepare", f"--config={place / 'tiny.py'}"),
-            f"--workdir={place / 'run'}",
-        ],
-        prepared,
-    ),
+    "prepare": Case(make_pairs, prepare_words, prepared),
 }

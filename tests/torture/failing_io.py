@@ -9,11 +9,8 @@ import itertools
 import random
 import re
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-from tests.helpers.failing_io import PROGRAMS, Answer, Failure, Worker, compile_library, run_alone
+from tests.helpers.failing_io import PROGRAMS, Failure, Worker, compile_library, run_alone
 from tests.helpers.scripts import wait_for
 from tests.torture import Outcome, Trial
 from tests.torture._commands import CASES
@@ -37,7 +34,7 @@ WARNED = re.compile(
 ALONE_EVERY = 12  # trials, one of which is a process of its own
 
 
-def trials(folder: Path, seed: int, names: list[str] | None = None) -> Iterator[Trial]:
+def trials(folder, seed, names=CASES):
     """Yields the trials of all commands, or of those that are named, in random order.
 
     Every call fails in one way before any fails in another. There are none without Linux and a C
@@ -48,7 +45,7 @@ def trials(folder: Path, seed: int, names: list[str] | None = None) -> Iterator[
         return
     rig = Rig(library, folder)
     try:
-        failures = [(name, failure) for name in names or CASES for failure in rig.failures(name)]
+        failures = [(name, failure) for name in names for failure in rig.failures(name)]
         for number, (name, failure) in enumerate(each_call_first(random.Random(seed), failures)):
             if trial := rig.try_out(name, failure, number % ALONE_EVERY == ALONE_EVERY - 1):
                 yield trial
@@ -56,14 +53,12 @@ def trials(folder: Path, seed: int, names: list[str] | None = None) -> Iterator[
         rig.worker.close()
 
 
-def each_call_first(
-    rng: random.Random, failures: list[tuple[str, Failure]]
-) -> list[tuple[str, Failure]]:
+def each_call_first(rng, failures):
     """Returns (command, failure) in random order: one of each call, then another of each, …
 
     For calls a and b that may fail in three and two ways: a2 b1, b2 a3, a1.
     """
-    ways: dict[tuple[str, str, int], list[tuple[str, Failure]]] = {}
+    ways = {}
     for name, failure in rng.sample(failures, len(failures)):
         ways.setdefault((name, failure.kind, failure.number), []).append((name, failure))
     rounds = itertools.zip_longest(*ways.values())
@@ -73,13 +68,12 @@ def each_call_first(
 class Rig:
     """A worker and the folder in which each trial begins as its case does."""
 
-    def __init__(self, library: Path, folder: Path) -> None:
+    def __init__(self, library, folder):
         self._library, self._templates = library, folder / "templates"
-        self.place = folder / "trial"
-        self._expected: dict[str, Any] = {}
+        self.place, self._expected = folder / "trial", {}
         self.worker = Worker(library, self.place)
 
-    def failures(self, name: str) -> list[Failure]:
+    def failures(self, name):
         """Runs a case undisturbed; returns all that can fail in it."""
         case, template = CASES[name], self._templates / name
         self._remove_place()
@@ -98,7 +92,7 @@ class Rig:
             if mode != "half" or kind == "write"
         ]
 
-    def try_out(self, name: str, failure: Failure, is_alone: bool = False) -> Trial | None:
+    def try_out(self, name, failure, is_alone):
         """Runs a case with a failure, and then again; None if it came to no failure.
 
         is_alone: whether the first time is a process of its own, if the case is a command.
@@ -109,29 +103,27 @@ class Rig:
         if is_alone and words[0] in PROGRAMS:
             answer = run_alone(str(self._library), self.place, words, failure)
         else:
-            answer = self._run(name, failure)
-        harm = (
-            f"{name}: {failure.kind} {failure.number} {failure.mode} "
-            f"({errno.errorcode[failure.error]}, {answer.failed.removeprefix(str(self.place))})"
-        )
+            answer = self._run(name, failure=failure)
         if answer.code is not None and not answer.failed:
             return None
-        outcome, text = self._judge(name, answer)
-        return Trial(harm, outcome, text)
+        harm = f"{name}: {failure.kind} {failure.number} {failure.mode} "
+        file = answer.failed.removeprefix(str(self.place))
+        harm += f"({errno.errorcode[failure.error]}, {file})"
+        return Trial(harm, *self._judge(name, answer))
 
-    def _remove_place(self) -> None:
+    def _remove_place(self):
         """Removes the folder of the trial before, in which a thread of the worker may still write.
 
         It would have ended with a process of its own.
         """
 
-        def is_removed() -> bool:
+        def is_removed():
             shutil.rmtree(self.place, ignore_errors=True)
             return not self.place.exists()
 
         wait_for(is_removed)
 
-    def _judge(self, name: str, answer: Answer) -> tuple[Outcome, str]:
+    def _judge(self, name, answer):
         if answer.code is None:
             return Outcome.LOST, f"no end: {answer.err[-9000:]}"
         if "Traceback" in answer.err:
@@ -145,37 +137,30 @@ class Rig:
             return Outcome.LOST, f"{answer.err[-1000:]}\nthe next start: {again.err[-2000:]}"
         return self._compare(name, Outcome.REFUSED, f"{answer.err}\nthe next start: {again.err}")
 
-    def _compare(self, name: str, good: Outcome, said: str) -> tuple[Outcome, str]:
+    def _compare(self, name, good, said):
         # A folder that cannot be listed cannot be removed, but the error names it.
         left = [path for path in litter(self.place) if path.split("/")[0] not in said]
         found, expected = (CASES[name].result(self.worker, self.place), left), self._expected[name]
         is_warned = WARNED.search(said)
         if found == expected or (is_warned and _core(found) == _core(expected)):
             return good, said
-        return Outcome.SILENT, f"{difference(expected, found)}\n{_short(said)}"
+        return Outcome.SILENT, f"{difference(expected, found)}\n{said[-2000:]}"
 
-    def _run(self, name: str, failure: Failure | None = None) -> Answer:
-        answer = self.worker.run(CASES[name].words(self.place), failure or Failure())
+    def _run(self, name, **options):
+        answer = self.worker.run(CASES[name].words(self.place), **options)
         if answer.code is None:  # it was killed
             self.worker.close()
             self.worker = Worker(self._library, self.place)
         return answer
 
 
-def litter(place: Path) -> list[str]:
+def litter(place):
     """Returns the names of temporary files and folders."""
     names = [str(path.relative_to(place)) for path in place.rglob("*")]
     return sorted(name for name in names if LITTER.search(name))
 
 
-def _short(said: str) -> str:
-    """Returns the lines of what was said that matter, and the last ones."""
-    lines = said.splitlines()
-    kept = [line for line in lines[:-5] if "warning" in line or "error" in line]
-    return "\n".join([*kept, *lines[-5:]])
-
-
-def _core(found: Any) -> Any:
+def _core(found):
     """Returns what may not differ where an earlier checkpoint is missing, and that was said.
 
     Training goes on from another step then, without the evaluation at the end of the start before.
@@ -187,12 +172,11 @@ def _core(found: Any) -> Any:
     return kept, left
 
 
-def difference(expected: Any, found: Any) -> str:
+def difference(expected, found):
     """Returns where two values differ, as a line."""
+    if isinstance(expected, tuple) and isinstance(found, tuple):
+        expected, found = dict(enumerate(expected)), dict(enumerate(found))
     if isinstance(expected, dict) and isinstance(found, dict):
         keys = [key for key in expected | found if expected.get(key) != found.get(key)]
         return "; ".join(f"{k}: {difference(expected.get(k), found.get(k))}" for k in keys)
-    if isinstance(expected, tuple) and isinstance(found, tuple):
-        pairs = zip(expected, found, strict=True)
-        return "; ".join(difference(one, other) for one, other in pairs if one != other)
     return f"{str(expected)[:300]} became {str(found)[:300]}"
