@@ -20,6 +20,8 @@ from transformer.data.corpora.languages import make_is_wrong
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared.prepare import Share, cache_folder, training_corpus
 
+ALONE = Share(waits=False)
+
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
@@ -41,7 +43,7 @@ def make_config(corpus, **settings):
     return Config(data=data, tokenizer=TokenizerConfig(kind="pieces")).validate()
 
 
-def prepare(config, workdir, share=Share(waits=False)):  # noqa: B008
+def prepare(config, workdir, share=ALONE):
     """(the text, its prepared corpus, the pairs of that as text)."""
     text, cache = TrainingText(config.data), cache_folder(config.data, workdir / "run")
     tokenizers, corpus = training_corpus(config, text, cache, None, share)
