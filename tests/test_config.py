@@ -1,8 +1,6 @@
 """The settings and configs/: every experiment validates, every mistake gets one sentence."""
 
-import functools
 import importlib
-import pathlib
 import re
 import sys
 
@@ -11,24 +9,15 @@ from sacrebleu.metrics import BLEU
 
 from configs import embedded_en_de, g2p, table3, wmt14_en_de_base, wmt14_en_de_big
 from tests.helpers.rings import others_long
+from tests.helpers.scripts import ROOT
 from tests.helpers.tiny_models import count_parameters
 from transformer.config import Config
 from transformer.config.python_files import load_config_file
 from transformer.config.setting import SYNONYMS
 from transformer.workdir import WorkDir
 
-ROOT = pathlib.Path(__file__).parents[1]
 CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))
 SETTINGS = {setting.name: setting for setting in Config.settings()}
-
-
-def changed(**fields: object) -> Config:
-    """Returns a Config with settings changed, as model__d_model=8."""
-    config = Config()
-    for name, value in fields.items():
-        *group, leaf = name.split("__")
-        setattr(functools.reduce(getattr, group, config), leaf, value)
-    return config
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -83,7 +72,8 @@ def test_table_3_has_the_published_numbers_of_parameters(row):
 
 
 def test_rows_are_in_proportion_to_another_base():
-    """Catches the paper's sizes in a row of a small model, and rounding down to nothing."""
+    """Catches the paper's sizes in a row of a small model, rounding down to nothing, and a base
+    that its variations change."""
     base = embedded_en_de.get_config()
 
     def changed(row):
@@ -98,25 +88,14 @@ def test_rows_are_in_proportion_to_another_base():
     assert base == embedded_en_de.get_config()
 
 
-def test_settings_are_changed_in_a_copy_and_by_their_names():
-    """Catches a typing error that is passed over, and a base that its variations change."""
-    base = Config()
-    other = base.with_values({"model.d_ff": lambda config: config.model.d_ff + 1, "remat": True})
-    assert other.differences(base) == {"model.d_ff": (2049, 2048), "remat": (True, False)}
-    with pytest.raises(AttributeError, match=r"no model\.dff; did you mean model\.d_ff\?"):
-        base.with_values({"model.dff": 1})
-
-
 def test_a_language_of_g2p_changes_its_data_alone():
-    """Catches two languages in one folder, and a misspelt one that is sought on the disk."""
+    """Catches two languages in one folder."""
     base = g2p.get_config("hun")
     for language in g2p.LANGUAGES:
         config = g2p.get_config(language).validate()
         changed = set() if language == "hun" else {"data.corpus", "data.source_language"}
         assert config.differences(base).keys() == changed
         assert config.data.corpus.endswith(f"/{language}")
-    with pytest.raises(ValueError, match=r"^The languages of .* not 'hungarian'\.$"):
-        g2p.get_config("hungarian")
 
 
 def test_a_file_is_run_without_bytecode_beside_it(tmp_path, monkeypatch):
@@ -128,43 +107,40 @@ def test_a_file_is_run_without_bytecode_beside_it(tmp_path, monkeypatch):
     assert [*tmp_path.iterdir()] == [file]
 
 
-MISTAKES = {  # (setting, value): parts of the sentence; tests/cli/mistakes.py has more
-    ("model__num_layers", True): ("model.num_layers", "of type int", "True"),
-    ("model__num_layers", 2.0): ("model.num_layers", "of type int", "2.0"),
-    ("model__dropout_rate", None): ("model.dropout_rate", "of type float", "None"),
-    ("decoding__length_penalty", ""): ("decoding.length_penalty", "gnmt, power", "''"),
-    ("training__num_train_steps", -1): ("at least 1, or 0 to have it chosen, not -1",),
-    ("mesh__tensor", 0): ("mesh.tensor must be at least 1, or -1 for the devices that are left",),
-}
-
-
-@pytest.mark.parametrize(("mistake", "parts"), MISTAKES.items(), ids=str)
-def test_a_value_that_cannot_be_gets_one_sentence_where_it_is_set(mistake, parts):
-    """Catches a run that fails after its compile, or with a stack trace."""
-    with pytest.raises(ValueError) as caught:
-        changed(**dict([mistake]))
-    message = str(caught.value)
-    assert all(part in message for part in parts), message
-    assert message.endswith(".") and "\n" not in message
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("model.num_layers", True, "of type int, not True"),
+        ("model.num_layers", 2.0, "of type int, not 2.0"),
+        ("model.dropout_rate", None, "of type float, not None"),
+        ("decoding.length_penalty", "", "one of gnmt, power, not ''"),
+        ("training.num_train_steps", -1, "at least 1, or 0 to have it chosen, not -1"),
+        ("mesh.tensor", 0, "at least 1, or -1 for the devices that are left, not 0"),
+    ],
+)
+def test_a_value_that_cannot_be_gets_one_sentence_where_it_is_set(setting, value, said):
+    """Catches a run that fails after its compile; tests/cli/mistakes.py has more of them."""
+    with pytest.raises(ValueError, match=f"^{setting} must be {said}\\.$"):
+        Config().with_values({setting: value})
 
 
 @pytest.mark.parametrize(
-    "fields",
+    "changes",
     [
-        {"model__d_model": 15, "model__num_heads": 3},
-        {"tokenizer__model": "a.model", "tokenizer__kind": "pieces"},
-        {"data__subword_dropout": 0.1, "tokenizer__kind": "pieces"},
-        {"task": "masked_lm", "data__mask_rate": 0.0},
-        {"task": "classification", "data__drop_overlap": True},
-        {"task": "language_model", "data__held_out": "test@2%"},
-        {"task": "language_model", "model__evaluation_memory": 256},
+        {"model.d_model": 15, "model.num_heads": 3},
+        {"tokenizer.model": "a.model", "tokenizer.kind": "pieces"},
+        {"data.subword_dropout": 0.1, "tokenizer.kind": "pieces"},
+        {"task": "masked_lm", "data.mask_rate": 0.0},
+        {"task": "classification", "data.drop_overlap": True},
+        {"task": "language_model", "data.held_out": "test@2%"},
+        {"task": "language_model", "model.evaluation_memory": 256},
     ],
     ids=str,
 )
-def test_settings_that_exclude_each_other(fields):
+def test_settings_that_exclude_each_other(changes):
     """Catches a setting that would be ignored in silence."""
     with pytest.raises(ValueError, match=r"^(model|data|tokenizer)\.[^\n]*\.$"):
-        changed(**fields).validate()
+        Config().with_values(changes).validate()
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
@@ -210,7 +186,8 @@ def test_what_may_change_and_what_does_not_matter():
 def test_json_round_trip():
     """Catches a field that does not survive config.json, a number of another type, a run of an
     earlier version that no longer opens, and one that opens as another network."""
-    config = changed(model__norm="pre", training__seed=2**40, data__corpus="ä@2", decoding__alpha=1)
+    changes = {"model.norm": "pre", "training.seed": 2**40, "data.corpus": "ä@2"}
+    config = Config().with_values(changes | {"decoding.alpha": 1})
     assert Config.from_json(config.to_json()) == config and type(config.decoding.alpha) is float
     assert Config.from_json("{}") == Config()
     text = '{"training": {"memory_gib": 3.0}, "model": {"attention_features": %d}}'

@@ -4,7 +4,7 @@ import pytest
 
 import transformer
 from transformer.config import Config
-from transformer.registry import METRICS, OWN_TASK, REGISTRIES, MetricEntry, Registry, task_kind
+from transformer.registry import METRICS, OWN_TASK, REGISTRIES, MetricEntry, task_kind
 from transformer.tasks.task import Task
 from transformer.tasks.translation import TranslationTask
 
@@ -18,27 +18,24 @@ def test_what_is_built_in_exists(registry):
 
 def test_a_registered_name_is_a_choice_of_the_configuration():
     """Catches a name that is registered and still refused, or refused without the way out."""
-    config = Config()
+    changes = {"model.attention": "cosine"}
     with pytest.raises(ValueError, match=r"not 'cosine': one of your own is .*--register"):
-        config.model.attention = "cosine"
+        Config().with_values(changes)
 
     @transformer.register_attention("cosine")
     def cosine(query, key, value, *, mask=None, dropout=None):
         return value
 
-    config.model.attention = "cosine"
-    assert callable(cosine) and config.validate()
-
-
-class NoDropout:
-    """An attention function with weights, but for an argument."""
-
-    def __call__(self, query, key, value, mask=None): ...
+    assert callable(cosine) and Config().with_values(changes).validate()
 
 
 @pytest.mark.parametrize(
     "function",
-    [lambda query, key, value, *, mask=None: value, lambda q, k, v, *, mask, dropout: v, NoDropout],
+    [
+        lambda query, key, value, *, mask=None: value,
+        lambda q, k, v, *, mask, dropout: v,
+        type("WithoutDropout", (), {"__call__": lambda self, query, key, value, mask=None: value}),
+    ],
     ids=["without dropout", "dropout has no default", "class"],
 )
 def test_an_attention_function_takes_what_it_is_called_with(function):
@@ -59,10 +56,9 @@ def test_a_taken_name_is_refused_but_a_cell_may_run_again():
 
     transformer.register_attention("own", define(1))
     transformer.register_attention("own", define(2))  # the same definition, edited
-    with pytest.raises(ValueError, match="attention function 'own' exists already"):
-        transformer.register_attention("own", lambda *arrays, **options: 3)
-    with pytest.raises(ValueError, match="'fused' exists already"):
-        transformer.register_attention("fused", define(4))
+    for name in ("own", "fused"):
+        with pytest.raises(ValueError, match=f"attention function '{name}' exists already"):
+            transformer.register_attention(name, lambda *arrays, **options: 3)
     with pytest.raises(ValueError, match="must be a text, not None"):
         transformer.register_task(None, object)
     with pytest.raises(ValueError, match="There is no metric 'own' but bleu, line_error_rate"):
@@ -85,11 +81,3 @@ def test_a_task_that_extends_another_is_of_its_kind():
     transformer.register_task("other", type("Other", (Task,), {}))
     kinds = [task_kind(name) for name in ("twice", "other", "images")]
     assert kinds == ["translation", OWN_TASK, "images"]
-
-
-def test_nothing_is_imported_before_it_is_used():
-    """Catches a registry that imports JAX for the sake of a name."""
-    lazy = Registry("thing", {"one": "no_such_module:thing"})
-    assert "one" in lazy and list(lazy) == ["one"]
-    with pytest.raises(ModuleNotFoundError):
-        lazy["one"]

@@ -3,6 +3,8 @@
 import importlib
 import json
 import sys
+import threading
+from itertools import count
 
 import pytest
 
@@ -14,45 +16,48 @@ def accelerator():
     return importlib.import_module("accelerator")
 
 
-def fake_part(kind):
-    """A Part whose contestant is `fake_contestant`."""
-    parts = importlib.import_module("accelerator_parts")
-    task = parts.Task(parts.SMALL_WORKLOAD, {"": {}}, num_tokens=128)
-    process = sys.executable, "tests.helpers.fake_contestant", {"kind": kind}
-    return parts.Part("fake", kind, process, lambda folder: task)
+def make_step(workload, kind):
+    """A contestant's step: "quick"; "slow", which never ends; "failing" after some calls."""
+    if kind == "missing":
+        raise ImportError("No module named 'nothing'")
+    calls = count()
 
+    def step():
+        if kind == "slow":
+            threading.Event().wait()
+        if next(calls) >= 100 and kind == "failing":
+            raise MemoryError("out of memory\nOf 80 GB 79 were taken.")
+        return 1.0
 
-def run_main(accelerator, monkeypatch, folder, *flags):
-    """The report, and the table in Markdown, of the command with these flags."""
-    output = folder / "result"
-    flags = "--device=cpu", "--small", f"--output={output}", *flags
-    monkeypatch.setattr(sys, "argv", ["accelerator.py", *flags])
-    monkeypatch.setenv("TMPDIR", "")  # which it sets
-    accelerator.main()
-    report = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
-    return report, output.with_suffix(".md").read_text(encoding="utf-8")
+    return step
 
 
 @pytest.mark.long
 def test_a_step_is_measured_and_written(accelerator, monkeypatch, tmp_path):
     """Catches a contestant, a part or a table that no longer works before a card is there."""
-    report, table = run_main(accelerator, monkeypatch, tmp_path, "--only=scaled")
-    (row,) = report["rows"]
+    output = tmp_path / "result"
+    flags = "--device=cpu", "--small", f"--output={output}", "--only=scaled"
+    monkeypatch.setattr(sys, "argv", ["accelerator.py", *flags])
+    monkeypatch.setenv("TMPDIR", "")  # which it sets
+    accelerator.main()
+    (row,) = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))["rows"]
     assert (row["task"], row["remark"]) == ("training small", "")
     assert len(row["seconds"]) == 5 and row["tokens_per_second"] > 0
+    table = output.with_suffix(".md").read_text(encoding="utf-8")
     assert f"{row['tokens_per_second']:,.0f}" in table
 
 
 @pytest.mark.long
 def test_what_goes_wrong_is_a_line_and_not_the_end(accelerator, monkeypatch, tmp_path):
     """Catches figures lost with a process that fails, and one that is waited for without end."""
-    kinds = "missing", "failing", "slow", "quick"
     monkeypatch.setattr(importlib.import_module("run_part"), "ROUND_SECONDS", 1e9)  # of 50 steps
-    monkeypatch.setattr(accelerator, "list_parts", lambda _: list(map(fake_part, kinds)))
-    rows = {}
-    for part in accelerator.list_parts(None):
-        seconds = 1 if part.contestant == "slow" else HANGS
-        (rows[part.contestant],) = accelerator.run_part(part, str(tmp_path), seconds)
+    parts, rows = importlib.import_module("accelerator_parts"), {}
+    task = parts.Task(parts.SMALL_WORKLOAD, {"": {}}, num_tokens=128)
+    for kind in ("missing", "failing", "slow", "quick"):
+        process = sys.executable, __name__, {"kind": kind}
+        part = parts.Part("fake", kind, process, lambda folder: task)
+        seconds = 1 if kind == "slow" else HANGS
+        (rows[kind],) = accelerator.run_part(part, str(tmp_path), seconds)
     assert rows["missing"]["remark"] == "No module named 'nothing'"
     assert rows["failing"]["remark"] == "failed: MemoryError: out of memory"
     assert len(rows["failing"]["seconds"]) == 1 and rows["failing"]["tokens_per_second"] > 0

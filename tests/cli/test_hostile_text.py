@@ -13,12 +13,7 @@ from tests.test_console import HOSTILE, RAW
 from transformer.cli import process
 from transformer.data.tokenizers.lists import PiecesTokenizer
 
-WORD = (
-    HOSTILE.replace(" ", "")
-    .replace("\r", "")
-    .encode(errors="surrogateescape")
-    .decode("utf-8", "replace")
-)
+WORD = HOSTILE.translate({ord(" "): "", ord("\r"): "", 0xDC9B: "\ufffd"})  # as one piece
 NAME = "run\x1b[31m\r\u202e"
 
 
@@ -58,11 +53,10 @@ def test_classes_and_files_are_escaped(tmp_path):
     code, out, err = call("eval.py", *arguments, terminal=True)
     assert code == 0 and not raw(out) and not raw(err), err
     assert call("eval.py", *arguments)[1].decode().strip("\n") in names
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "test.tsv").write_text("".join(f"{name}\tw1 w2\n" for name in names))
-    code, out, err = call(
-        "eval.py", f"--workdir={run}", f"--corpus={tmp_path / 'corpus'}", terminal=True
-    )
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "test.tsv").write_text("".join(f"{name}\tw1 w2\n" for name in names))
+    code, out, err = call("eval.py", f"--workdir={run}", f"--corpus={corpus}", terminal=True)
     assert code == 0 and not raw(out) and not raw(err) and b"\\x1b" in out, err
 
 
@@ -72,15 +66,10 @@ def test_values_of_settings_are_escaped(tmp_path):
     values = json.loads((run / "config.json").read_text())
     values["data"]["corpus"] = f"{tmp_path}/{NAME}"
     (run / "config.json").write_text(json.dumps(values))
-    for script, flag in (
-        ("eval.py", "--split=test"),
-        ("train.py", "--print_config"),
-        ("train.py", "--help"),
-    ):
-        _, out, err = call(script, f"--workdir={run}", flag, terminal=True)
+    for words in ("eval.py --split=test", "train.py --print_config", "train.py --help"):
+        _, out, err = call(*words.split(), f"--workdir={run}", terminal=True)
         assert not raw(out) and not raw(err) and "\\x1b" in out.decode() + err
-    values["model"]["attention"] = HOSTILE
-    values["model"][HOSTILE] = 1
+    values["model"] |= {"attention": HOSTILE, HOSTILE: 1}
     (run / "config.json").write_text(json.dumps(values))
     code, out, err = call("eval.py", f"--workdir={run}", terminal=True)
     assert code == 2 and not raw(err)

@@ -20,7 +20,14 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]+))?\)")
-NAMES = {page: str(page.relative_to(ROOT)) for page in PAGES}
+COMMAND = re.compile(r"^((?:python \w|transformer-).*)\n", re.MULTILINE)
+BIN = str(Path(sys.executable).parent)
+POCKET = "## From teacher to pocket"
+PUBLISHED = {  # folders that pages name, and those that stand for them here
+    "opus-mt-en-de": "marianmt_shared",
+    "nllb-200-distilled-600M": "nllb",
+    "bert-base-uncased": "bert",
+}
 
 
 def blocks_of(page):
@@ -30,6 +37,15 @@ def blocks_of(page):
         return BLOCK.findall(text)
     cells = json.loads(text)["cells"]
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+WITH_PYTHON = [page for page in PAGES if blocks_of(page)]
+
+
+def shell_of(name):
+    """The ```sh blocks of a page: those before and those after the heading `POCKET`."""
+    parts = (ROOT / "docs" / name).read_text(encoding="utf-8").partition(POCKET)
+    return SHELL.findall(parts[0]), SHELL.findall(parts[2])
 
 
 @pytest.fixture(scope="module")
@@ -45,30 +61,22 @@ def runs(finished, classes, text, tmp_path_factory):
 
 @pytest.mark.filterwarnings("ignore:the prompts have")  # a tiny run stands for that of the page
 @pytest.mark.long
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=NAMES.get)
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
 def test_python_blocks_run(page, runs, monkeypatch, capsys):
     """Catches a snippet that has not kept up with the code; a page is one program."""
     monkeypatch.chdir(runs)
     namespace = {"__name__": "__main__"}
     with one_device():
         for number, block in enumerate(blocks_of(page), 1):
-            exec(compile(block, f"{NAMES[page]}, block {number}", "exec"), namespace)
+            exec(compile(block, f"{page.name}, block {number}", "exec"), namespace)
 
 
-PROGRAMS = [page for page in [*PAGES, ROOT / "docs" / "first_model.ipynb"] if blocks_of(page)]
-
-
-@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*WITH_PYTHON, ROOT / "docs" / "first_model.ipynb"], ids=lambda page: page.name
+)
 def test_python_blocks_name_what_there_is(page):
     """Catches a public name or a setting that a page still has by its former name."""
     check_names("\n".join(blocks_of(page)))
-
-
-PUBLISHED = {  # folders that pages name, and those that stand for them here
-    "opus-mt-en-de": "marianmt_shared",
-    "nllb-200-distilled-600M": "nllb",
-    "bert-base-uncased": "bert",
-}
 
 
 @pytest.mark.long
@@ -79,13 +87,9 @@ def test_models_come_in_and_go_out_as_the_page_says(runs, monkeypatch):
         (runs / name).symlink_to(ROOT / "tests" / "golden" / golden)
     (runs / "runs" / "opus_tuned").symlink_to("opus")
     (runs / "texts.en").write_text("a house\n\na tree\n")
-    page = (ROOT / "docs" / "other_systems.md").read_text(encoding="utf-8")
-    lines = "".join(SHELL.findall(page)).splitlines()
-    used = [
-        line.removeprefix("python ").split()
-        for line in lines
-        if line.startswith("transformer-") or "--input" in line
-    ]
+    lines = "".join(shell_of("other_systems.md")[0]).splitlines()
+    used = [line for line in lines if line.startswith("transformer-") or "--input" in line]
+    used = [line.removeprefix("python ").split() for line in used]
     assert {words[0] for words in used} == {"transformer-import", "transformer-export", "eval.py"}
     for words in used:
         code, _, err = call(*words)
@@ -93,18 +97,13 @@ def test_models_come_in_and_go_out_as_the_page_says(runs, monkeypatch):
     assert (runs / "texts.de").read_text().count("\n") == 3
 
 
-COMMAND = re.compile(r"^((?:python \w|transformer-).*)\n", re.MULTILINE)
-BIN = str(Path(sys.executable).parent)
-
-
 def run_block(block):
     """Runs a ```sh block: this project's commands in this process, all else as it stands."""
     environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     for part in COMMAND.split(block.replace("\\\n", "")):
         if not COMMAND.match(f"{part}\n"):
-            subprocess.run(
-                ["bash", "-e", "-o", "pipefail", "-c", part], check=True, env=environment
-            )
+            shell = "bash", "-e", "-o", "pipefail", "-c"
+            subprocess.run([*shell, part], check=True, env=environment)
         elif "--compare" not in part:
             words = shlex.split(part.removeprefix("python "))
             is_search = words[0] == "eval.py" and "--nbest" not in part
@@ -113,26 +112,28 @@ def run_block(block):
             assert code == 0, err
 
 
-POCKET = "## From teacher to pocket"
+@pytest.fixture
+def place(finished, tmp_path, monkeypatch):
+    """The folder in which the page on back-translation is at work, with its runs."""
+    (tmp_path / "runs").mkdir()
+    for name in ("reverse", "teacher", "student"):
+        (tmp_path / "runs" / name).symlink_to(finished)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.mark.long
-def test_back_translation_works_as_the_page_says(runs, tmp_path, monkeypatch):
+def test_back_translation_works_as_the_page_says(place):
     """Catches a command that fails, mixes up lines, or lets a test sentence through."""
-    (tmp_path / "runs").mkdir()
-    for name in ("reverse", "teacher"):
-        (tmp_path / "runs" / name).symlink_to(runs / "runs" / "mine")
-    real = tmp_path / "text" / "real"
+    real = place / "text" / "real"
     real.mkdir(parents=True)
     for split, target in (("train", "5 1"), ("validation", "1, 2 3 4"), ("test", "Ab 5")):
         (real / f"{split}.en").write_text("one two\n")
         (real / f"{split}.de").write_text(f"{target}\n")
     fresh = [f"{a} {b} {a}" for a in range(5) for b in range(4)]
     known = ["1 2 3 4!", "aB  5", fresh[7], "", "0 " * 101]  # and one with a tab
-    (tmp_path / "text" / "mono.de").write_text("\n".join([*fresh[:-1], "4\t3 4", *known]) + "\n")
-    page = (ROOT / "docs" / "back_translation.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    for block in SHELL.findall(page.partition(POCKET)[0]):
+    (place / "text" / "mono.de").write_text("\n".join([*fresh[:-1], "4\t3 4", *known]) + "\n")
+    for block in shell_of("back_translation.md")[0]:
         run_block(block)
 
     clean, back, synthetic = (
@@ -152,19 +153,14 @@ def test_back_translation_works_as_the_page_says(runs, tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_a_teacher_comes_into_the_pocket_as_the_page_says(runs, tmp_path, monkeypatch):
+def test_a_teacher_comes_into_the_pocket_as_the_page_says(place):
     """Catches a command that fails, pairs a source with another's translation or picks a worse."""
-    (tmp_path / "runs").mkdir()
-    for name in ("teacher", "student"):
-        (tmp_path / "runs" / name).symlink_to(runs / "runs" / "mine")
-    pieces = tmp_path / "data" / "multi30k" / "bpe10k"
+    pieces = place / "data" / "multi30k" / "bpe10k"
     pieces.mkdir(parents=True)
     for name in (f"{split}.{side}" for split in ("train", "val", "test") for side in ("en", "de")):
         lines = "".join(f"on@@ {i} 1 2@@ 3 {'ab'[i % 2]}\n" for i in range(10))
         (pieces / f"{name}.gz").write_bytes(gzip.compress(lines.encode()))
-    page = (ROOT / "docs" / "back_translation.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    for block in SHELL.findall(page.partition(POCKET)[2]):
+    for block in shell_of("back_translation.md")[1]:
         if "benchmarks/" not in block:
             run_block(block)
 
@@ -182,7 +178,7 @@ def test_a_teacher_comes_into_the_pocket_as_the_page_says(runs, tmp_path, monkey
     assert Path("student_ct2/model.bin").exists() and Path("text/distilled/val.de").exists()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     """Catches a page or a heading that was renamed."""
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):

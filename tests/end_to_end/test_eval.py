@@ -15,15 +15,8 @@ from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.inference.translator import Translator
 
 HARD_LINES = [
-    b"0 1 2",
-    b"",
-    b"   \t ",
-    b"\xef\xbb\xbf3 4",
-    b"1 2\r",
-    b"1\x00 2",
-    b"1 \xc2\x85 2",
-    b"1 \xe2\x80\xa8 2",
-    b"\xff\xfe 3",
+    *(b"0 1 2", b"", b"   \t ", b"\xef\xbb\xbf3 4", b"1 2\r", b"1\x00 2", b"1 \xc2\x85 2"),
+    *(b"1 \xe2\x80\xa8 2", b"\xff\xfe 3"),
     "😀 ß </s> <pad> ▁ <0x0A>".encode(),
     b"5 " * 3000,
     *(random.Random(n).randbytes(20).replace(b"\n", b"") for n in range(60)),
@@ -43,17 +36,14 @@ def test_one_line_out_for_each_line_in(workdir, tmp_path):
     """Catches a line lost to other line breaks than \\n, bad bytes, control strings or giants."""
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"\n".join(HARD_LINES))  # no newline at the end
-    code, out, err = call(
-        "eval.py", f"--workdir={workdir}", f"--input={source}", f"--output={target}"
-    )
-    assert code == 0, err
-    assert out == b""
+    files = f"--input={source}", f"--output={target}"
+    code, out, err = call("eval.py", f"--workdir={workdir}", *files)
+    assert (code, out) == (0, b""), err
     lines = target.read_bytes().split(b"\n")
     assert len(lines) == len(HARD_LINES) + 1
     assert lines[1] == lines[2] == b""
     assert b"\r" not in target.read_bytes()
-    assert "line 9" in err
-    assert "cut" in err
+    assert "line 9" in err and "cut" in err
 
 
 @pytest.mark.long
@@ -86,21 +76,17 @@ def test_scores_an_own_test_set_like_the_config_s(workdir):
     """Catches --input with --reference scored otherwise than the same split by its name."""
     folder = workdir.parent / "corpus"
     own = [f"--input={folder / 'test.en'}", f"--reference={folder / 'test.de'}"]
-    outputs = [
-        call("eval.py", f"--workdir={workdir}", *more, pictures=True)[1] for more in ([], own)
-    ]
+    words, results = ("eval.py", f"--workdir={workdir}"), workdir / "results"
+    outputs = [call(*words, *more, pictures=True)[1] for more in ([], own)]
     assert outputs[0] == outputs[1]
-    assert {path.name for path in (workdir / "results").glob("test*")} > {"test"}, "beside its own"
+    assert {path.name for path in results.glob("test*")} > {"test"}, "beside its own"
     text = outputs[0].decode()
-    assert (
-        "BLEU" in text
-        and "version:" in text
-        and "en-de, 20 sentences: too few for an interval" in text
-    )
-    assert "BLEU, lower-cased" in text and "perplexity" in text and "eos:yes" in text
-    scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
+    for said in ("version:", "en-de, 20 sentences: too few for an interval", "eos:yes"):
+        assert said in text
+    assert "BLEU, lower-cased" in text and "perplexity" in text
+    scores = json.loads((results / "test" / "report.json").read_text())
     assert scores["bleu"]["interval"] is scores["perplexity"]["interval"] is None
-    assert (workdir / "results" / "test" / "report.html").stat().st_size > 10_000
+    assert (results / "test" / "report.html").stat().st_size > 10_000
 
 
 @pytest.mark.long
@@ -125,9 +111,9 @@ def test_every_checkpoint_is_scored(workdir):
     assert "<h2>Checkpoints</h2>" in (results / "report.html").read_text()
 
 
-@pytest.fixture
-def one_at_a_time(monkeypatch):
-    """Restoring fails while an earlier translator is still in memory."""
+@pytest.mark.long
+def test_runs_are_compared_beside_the_report_of_the_run(workdir, monkeypatch):
+    """Catches a comparison that replaces the run's own report, and all models in memory at once."""
     restored, restore = [], Translator.from_checkpoint
 
     def restore_alone(*args, **options):
@@ -137,29 +123,20 @@ def one_at_a_time(monkeypatch):
         return translator
 
     monkeypatch.setattr(Translator, "from_checkpoint", restore_alone)
-
-
-@pytest.mark.long
-def test_runs_are_compared_beside_the_report_of_the_run(workdir, one_at_a_time):
-    """Catches a comparison that replaces the run's own report, and all models in memory at once."""
     early, *_ = Checkpoints(workdir / "checkpoints", keep=1, read_only=True).steps()
     other = workdir.parent / "other"
     shutil.copytree(workdir, other)
     config = json.loads((other / "config.json").read_text())
     config["training"]["seed"], config["decoding"]["beam_size"] = 7, 3
     (other / "config.json").write_text(json.dumps(config))
-    before = sorted((workdir / "results").rglob("*"))
-    wrong = call("eval.py", f"--workdir={workdir}", f"--compare={other}@1")
-    assert wrong[0] == 2 and wrong[1] == b"" and "holds the steps" in wrong[2]
-    code, out, err = call(
-        "eval.py",
-        f"--workdir={workdir}",
-        f"--compare={other}@last,{workdir}@{early}",
-        "--beam_size=1",
-    )
+    before = set((workdir / "results").rglob("*"))
+    words = "eval.py", f"--workdir={workdir}", "--beam_size=1"
+    code, out, err = call(*words, f"--compare={other}@1")
+    assert (code, out) == (2, b"") and "holds the steps" in err
+    code, out, err = call(*words, f"--compare={other}@last,{workdir}@{early}")
     assert code == 0, err
     text = out.decode()
-    new = set((workdir / "results").rglob("*")) - set(before)
+    new = set((workdir / "results").rglob("*")) - before
     (folder,) = [path for path in new if path.is_dir()]
     assert {path.name for path in new - {folder}} == {"report.json", "report.html"}
     record = json.loads((folder / "report.json").read_text())
@@ -185,76 +162,45 @@ def test_draws_the_attention_of_a_sentence(workdir, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    """Makes (a file of 2,000 lines, its translation made in one go)."""
+def corpus(workdir, tmp_path_factory):
+    """(the command that translates 2,000 lines, their translations made in one go)."""
     rng, folder = random.Random(0), tmp_path_factory.mktemp("corpus")
     lines = [" ".join(str(rng.randrange(6)) for _ in range(rng.randrange(9))) for _ in range(2000)]
     (folder / "a.en").write_text("".join(f"{line}\n" for line in lines))
-    return folder / "a.en", folder / "a.de"
-
-
-@pytest.fixture(scope="module")
-def arguments(workdir, corpus):
-    """The words of eval.py on it; the reference is made the first time."""
-    source, target = corpus
-    words = [
-        "eval.py",
-        f"--workdir={workdir}",
-        f"--input={source}",
-        "--chunk_lines=100",
-        "--batch_size=64",
-    ]
-    code, _, err = call(*words, f"--output={target}")
+    words = ["eval.py", f"--workdir={workdir}", f"--input={folder / 'a.en'}"]
+    words += ["--chunk_lines=100", "--batch_size=64"]
+    code, _, err = call(*words, f"--output={folder / 'a.de'}")
     assert code == 0, err
-    return words
-
-
-@pytest.fixture
-def translate(arguments):
-    """Starts eval.py on it."""
-    return lambda *more, **options: start(*arguments, *more, **options)
+    return words, (folder / "a.de").read_bytes()
 
 
 @pytest.mark.long
-def test_a_corpus_is_resumed_after_a_kill_and_a_signal(translate, arguments, corpus, tmp_path):
+def test_a_corpus_is_resumed_after_a_kill_and_a_signal(corpus, tmp_path):
     """Catches finished chunks that are done twice, and bytes that depend on interruptions."""
-    output, ends = f"--output={tmp_path / 'out.de'}", []
+    (words, expected), ends = corpus, []
+    words = [*words, f"--output={tmp_path / 'out.de'}"]
     for number in (signal.SIGKILL, signal.SIGTERM):
         patch = signal_at_call(number, "transformer.inference.file_job.FileJob.run_chunk", 5)
-        ends += finish([translate(output, patch=patch)])
+        ends += finish([start(*words, patch=patch)])
     assert [code for code, _ in ends] == [-9, 75], ends
     assert "resuming: 4 chunks done already" in ends[1][1]
     assert "give the same command again" in ends[1][1]
-    code, _, err = call(*arguments, output, "--alpha=1")
+    code, _, err = call(*words, "--alpha=1")
     assert (code, err.count("\n")) == (2, 1) and "options" in err
-    ((code, err),) = finish([translate(output)])
+    ((code, err),) = finish([start(*words)])
     assert code == 0 and "resuming: 8 chunks done already" in err
-    assert (tmp_path / "out.de").read_bytes() == corpus[1].read_bytes()
+    assert (tmp_path / "out.de").read_bytes() == expected
     assert list(tmp_path.iterdir()) == [tmp_path / "out.de"]
 
 
 @pytest.mark.long
-def test_two_hosts_share_a_corpus(translate, corpus, tmp_path):
+def test_two_hosts_share_a_corpus(corpus, tmp_path):
     """Catches chunks that each host does, a join before the last of them, and hosts that hang."""
-    where = [f"--output={tmp_path / 'out.de'}", f"--coordinator=localhost:{free_port()}"]
-    where += ["--num_processes=2"]
-    processes = [translate(*where, f"--process_id={index}") for index in range(2)]
-    said = finish(processes)
+    words, expected = corpus
+    words = [*words, f"--output={tmp_path / 'out.de'}"]
+    words += [f"--coordinator=localhost:{free_port()}", "--num_processes=2"]
+    said = finish([start(*words, f"--process_id={index}") for index in range(2)])
     assert [code for code, _ in said] == [0, 0], said
     assert "2,000 lines" in said[0][1] and "2,000 lines" not in said[1][1]
-    assert (tmp_path / "out.de").read_bytes() == corpus[1].read_bytes()
+    assert (tmp_path / "out.de").read_bytes() == expected
     assert list(tmp_path.iterdir()) == [tmp_path / "out.de"]
-
-
-@pytest.mark.long
-def test_jsonl_has_a_record_for_each_line_whatever_is_in_it(workdir):
-    """Catches records that control characters or bad bytes break."""
-    text = b"\n".join(HARD_LINES)
-    arguments = ["--input=-", "--jsonl"]
-    code, out, err = call("eval.py", f"--workdir={workdir}", *arguments, stdin=text)
-    assert code == 0, err
-    records = [json.loads(line) for line in out.removesuffix(b"\n").split(b"\n")]
-    assert len(records) == len(HARD_LINES)
-    assert [r["source"] for r in records[:2]] == ["0 1 2", ""]
-    assert all(r["translations"][0]["score"] <= 0 for r in records)
-    assert [r["translations"][0]["text"] for r in records[1:3]] == ["", ""]

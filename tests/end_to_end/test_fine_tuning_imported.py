@@ -1,6 +1,5 @@
 """Runs that start from an imported OPUS-MT, BERT or GPT-2: what they take, and that they learn."""
 
-import json
 import math
 import random
 
@@ -11,6 +10,7 @@ from configs import fine_tune
 from tests.helpers.imported import GOLDEN, write_run
 from transformer.interop.huggingface import bert, gpt2
 from transformer.interop.huggingface.seq2seq import read_seq2seq
+from transformer.workdir import WorkDir
 
 WORDS = ["the", "cat", "sat", "on", "mat", "who", "is", "in", "it", "ein", "eine"]
 
@@ -20,11 +20,10 @@ def corpus(tmp_path_factory):
     """Sentences with and without a cat, as a text, with their class, and as `pairs`."""
     folder, rng = tmp_path_factory.mktemp("corpus"), random.Random(0)
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(2, 6))) for _ in range(120)]
-    labels = ["cat" if "cat" in text else "none" for text in texts]
+    rows = [f"{'cat' if 'cat' in text else 'none'}\t{text}\n" for text in texts]
     pairs = folder / "pairs"
     pairs.mkdir()
     for split in ("train", "validation", "test"):
-        rows = [f"{label}\t{text}\n" for label, text in zip(labels, texts, strict=True)]
         (folder / f"{split}.tsv").write_text("".join(rows))
         (folder / f"{split}.txt").write_text("\n".join(texts))
         (pairs / f"{split}.en").write_text("\n".join(texts))
@@ -34,20 +33,13 @@ def corpus(tmp_path_factory):
 
 def fine_tuned(run, workdir, corpus, **changes):
     """Fine-tunes for 20 steps, the parameters divided over devices; returns validation losses."""
-    config = fine_tune.get_config(str(run)).with_values(
-        {
-            "data.corpus": str(corpus),
-            "training.num_train_steps": 20,
-            "training.eval_every": 20,
-            "training.checkpoint_every": 20,
-            "training.batch_tokens": 192,
-            "optimizer.peak_learning_rate": 3e-3,
-            "mesh.fsdp": 2,
-        }
-        | changes
-    )
-    transformer.train(config, workdir)
-    rows = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
+    config = fine_tune.get_config(str(run))
+    training = config.training
+    training.num_train_steps = training.eval_every = training.checkpoint_every = 20
+    training.batch_tokens, config.optimizer.peak_learning_rate = 192, 3e-3
+    config.data.corpus, config.mesh.fsdp = str(corpus), 2
+    transformer.train(config.with_values(changes), workdir)
+    rows = WorkDir(workdir).read_metrics()
     return [row["validation_loss"] for row in rows if "validation_loss" in row]
 
 

@@ -1,25 +1,16 @@
 """Two processes of two fake devices each, as two hosts of a run; and what one host can tell."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 
+import jax
 import pytest
 
 from tests.helpers.commands import call
 from tests.helpers.rings import others_long
-from tests.helpers.scripts import (
-    ROOT,
-    finish,
-    losses,
-    run_python,
-    signal_at_call,
-    start_python,
-)
+from tests.helpers.scripts import finish, losses, run_python, signal_at_call, start_words
 from tests.helpers.two_hosts import NOTHING, free_port, start_two
-from transformer.parallel import devices, hosts
+from transformer.parallel import devices
 from transformer.parallel.devices import check_accelerator
 
 STEPS = ["--config.training.eval_every=6", "--config.training.checkpoint_every=4"]
@@ -37,63 +28,46 @@ def second_sent(number, step):
 MESH = ["--config.mesh.fsdp=2", "--config.mesh.tensor=2", "--config.training.eval_every=300"]
 
 
-@pytest.fixture(scope="module")
-def passed_on(config, tmp_path_factory):
-    """Two hosts go to step 6, one to 9, two on until one is told to stop after step 12.
-
-    Each in another way: pmapped, alone, and sharded over two axes. Returns the work directory and
-    what the two hosts said, the first time and the second.
-    """
-    workdir = tmp_path_factory.mktemp("runs") / "two"
-    pmap = ["--config.training.num_train_steps=6", "--config.parallelism=pmap"]
-    first = finish(start_two(config, workdir, *STEPS, *pmap))
-    assert [code for code, _ in first] == [0, 0], first
-    flags = [f"--config={config}", f"--workdir={workdir}", *STEPS]
-    code, _, err = call("train.py", *flags, "--config.training.num_train_steps=9")
-    assert code == 0, err
-    assert "resuming at step 6" in err
-    second = finish(start_two(config, workdir, *STEPS, *MESH, own=second_sent(signal.SIGTERM, 4)))
-    assert "resuming at step 9" in second[0][1], second
-    return workdir, first, second
-
-
 @pytest.mark.long
 def test_two_hosts_learn_what_one_does_and_either_resumes_from_the_others_checkpoint(
-    passed_on, config, tmp_path
+    config, tmp_path
 ):
-    """Catches batches, dropout or sums that depend on the hosts, and checkpoints tied to them."""
-    workdir, _, _ = passed_on
-    code, _, err = call(
-        "train.py", f"--config={config}", f"--workdir={tmp_path}", *STEPS,
-        "--config.training.num_train_steps=12",
-    )  # fmt: skip
-    assert code == 0, err
-    expected = losses(tmp_path)
-    assert sorted(expected) == list(range(1, 13))
-    found = {step: loss for step, loss in losses(workdir).items() if step <= 12}
-    assert found == pytest.approx(expected, rel=1e-4)
+    """Catches batches, dropout or sums that depend on the hosts, and checkpoints tied to them;
+    every line printed, or every report written, once per host; and hosts that save different steps,
+    or wait for ever for one that is gone.
 
+    Two hosts go to step 6, one to 9, two on until one is told to stop after step 12, and again
+    until one is killed. Each in another way: pmapped, alone, and sharded over two axes.
+    """
 
-@pytest.mark.long
-def test_only_the_first_host_speaks_and_writes(passed_on):
-    """Catches every line printed, or every report written, once per host."""
-    workdir, ((_, first), (_, second)), _ = passed_on
-    assert "4 × cpu on 2 hosts" in first
-    assert "eval.py --workdir=" in first
-    assert second == ""
-    steps = [json.loads(line)["step"] for line in (workdir / "metrics.jsonl").open()]
-    assert steps == sorted(steps)  # one writer: a second one would repeat them
-    assert sum(step == 5 for step in steps) == 1
+    def train_alone(workdir, num_steps):
+        flags = [f"--config={config}", f"--workdir={workdir}", *STEPS]
+        code, _, err = call("train.py", *flags, f"--config.training.num_train_steps={num_steps}")
+        assert code == 0, err
+        return err
 
-
-@pytest.mark.long
-def test_a_signal_to_one_stops_both_and_a_killed_one_does_not_leave_the_other(passed_on, config):
-    """Catches hosts that save different steps, or wait for ever for one that is gone."""
-    workdir, _, said = passed_on
+    workdir = tmp_path / "two"
+    pmap = ["--config.training.num_train_steps=6", "--config.parallelism=pmap"]
+    said = finish(start_two(config, workdir, *STEPS, *pmap))
+    assert [code for code, _ in said] == [0, 0], said
+    assert "4 × cpu on 2 hosts" in said[0][1] and "eval.py --workdir=" in said[0][1]
+    assert said[1][1] == ""
+    assert "resuming at step 6" in train_alone(workdir, 9)
+    said = finish(start_two(config, workdir, *STEPS, *MESH, own=second_sent(signal.SIGTERM, 4)))
     assert [code for code, _ in said] == [75, 75], said
+    assert "resuming at step 9" in said[0][1]
     assert "and saved; the same command goes on" in said[0][1]
     stopped = max(losses(workdir))
     assert (workdir / "checkpoints" / str(stopped)).is_dir()
+
+    train_alone(tmp_path / "one", 12)
+    expected = losses(tmp_path / "one")
+    assert sorted(expected) == list(range(1, 13))
+    found = {step: loss for step, loss in losses(workdir).items() if step <= 12}
+    assert found == pytest.approx(expected, rel=1e-4)
+    steps = [json.loads(line)["step"] for line in (workdir / "metrics.jsonl").open()]
+    assert steps == sorted(steps)  # one writer: a second one would repeat them
+    assert sum(step == 5 for step in steps) == 1
 
     own = second_sent(signal.SIGKILL, 4)
     (code, text), _ = finish(start_two(config, workdir, *STEPS, *MESH, own=own))
@@ -105,25 +79,26 @@ def test_a_signal_to_one_stops_both_and_a_killed_one_does_not_leave_the_other(pa
 @pytest.mark.long
 def test_hosts_that_were_told_different_things_are_refused(config, tmp_path):
     """Catches a slice of which each host trains another model, and hangs or learns nonsense."""
-    said = finish(
-        start_two(config, tmp_path / "x", *STEPS, own=(NOTHING, (["--config.training.seed=1"], {})))
-    )
-    assert all(code == 2 for code, _ in said), said
-    assert all("The hosts differ in" in text for _, text in said)
+    own = NOTHING, (["--config.training.seed=1"], {})
+    said = finish(start_two(config, tmp_path / "x", *STEPS, own=own))
+    assert all(code == 2 and "The hosts differ in" in text for code, text in said), said
+
+
+ALONE = """
+from transformer import console
+from transformer.cli.flags import HostFlags
+from transformer.cli.process import connect_hosts
+from transformer.parallel import hosts
+
+console.SHOW_EVERY, hosts.WAIT_SECONDS = (0.0, 0.0), 1
+with console.showing_phases():
+    connect_hosts(HostFlags(coordinator="localhost:1", num_processes=2, process_id=1))
+"""
 
 
 def test_a_host_alone_says_what_it_waits_for_and_gives_up():
     """Catches a wait without end, or in silence, for a host that never starts."""
-    program = (
-        "from transformer import console\n"
-        "from transformer.cli.flags import HostFlags\n"
-        "from transformer.cli.process import connect_hosts\n"
-        "from transformer.parallel import hosts\n"
-        "console.SHOW_EVERY, hosts.WAIT_SECONDS = (0.0, 0.0), 1\n"
-        "with console.showing_phases():\n"
-        "    connect_hosts(HostFlags(coordinator='localhost:1', num_processes=2, process_id=1))"
-    )
-    code, _, err = run_python(program)
+    code, _, err = run_python(ALONE)
     assert code == 75, err
     who = "all of 2 hosts at localhost:1"
     assert err.startswith(f"waiting for {who}\n")
@@ -175,7 +150,8 @@ def test_hosts_leave_their_work_together_and_are_of_one_version():
     pairs = []
     for versions in (("", ""), ("", ".1")):
         port = free_port()
-        pairs.append([start_python(PAIR, port, host, versions[host]) for host in range(2)])
+        words = ["-c", PAIR, port]
+        pairs.append([start_words([*words, host, versions[host]]) for host in range(2)])
     (whole, left), refused = map(finish, pairs)
     assert [code for code, _ in (whole, left)] == [75, 75], (whole, left)
     ends = [[line[20:] for line in text.splitlines()][-2:] for _, text in (whole, left)]
@@ -187,14 +163,11 @@ def test_hosts_leave_their_work_together_and_are_of_one_version():
 def test_an_accelerator_that_jax_cannot_use_is_not_passed_over(tmp_path, monkeypatch):
     """Catches days on a CPU beside an idle, or busy, accelerator."""
     (tmp_path / "nvidia0").touch()
-    here, said = f"{tmp_path}/nvidia[0-9]*", []
-    monkeypatch.setattr(hosts.jax, "default_backend", lambda: "cpu")
-    platforms = lambda value: monkeypatch.setattr(  # noqa: E731
-        type(hosts.jax.config), "jax_platforms", value, raising=False
-    )
-    platforms("cpu")
+    here, said, settings = f"{tmp_path}/nvidia[0-9]*", [], type(jax.config)
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    monkeypatch.setattr(settings, "jax_platforms", "cpu", raising=False)
     check_accelerator(said.append, {here: ["json"]})  # it is meant
-    platforms(None)
+    monkeypatch.setattr(settings, "jax_platforms", None)
     check_accelerator(said.append, {f"{tmp_path}/accel[0-9]*": ["json"]})  # there is none
     assert said == []
     # A package for accelerators of another kind, as for --topology, is not a fault.
@@ -208,51 +181,35 @@ def test_a_card_that_is_passed_through_is_no_accelerator(tmp_path, monkeypatch):
     """Catches a graphics or network card of a virtual machine that is taken for a TPU."""
     (tmp_path / "vfio").mkdir()
     (tmp_path / "vfio" / "12").touch()
-    vendor = tmp_path / "12" / "devices" / "0000:01:00.0" / "vendor"
+    vendor, said = tmp_path / "12" / "devices" / "0000:01:00.0" / "vendor", []
     vendor.parent.mkdir(parents=True)
     monkeypatch.setattr(devices, "IOMMU_GROUPS", str(tmp_path), raising=False)
-    monkeypatch.setattr(hosts.jax, "default_backend", lambda: "cpu")
-    monkeypatch.setattr(type(hosts.jax.config), "jax_platforms", None, raising=False)
-    said = []
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    monkeypatch.setattr(type(jax.config), "jax_platforms", None, raising=False)
     for maker, number in (("0x10de", 0), ("0x1ae0", 1)):
         vendor.write_text(f"{maker}\n")
         check_accelerator(said.append, {f"{tmp_path}/vfio/[0-9]*": ["no_such_plugin"]})
         assert len(said) == number
 
 
-def test_share_of_one_host_is_everything():
-    """Catches a single host that waits for others or is given a part of the work."""
-    assert hosts.split_over_hosts(lambda items: [x * 2 for x in items], [1, 2, 3]) == [2, 4, 6]
-    hosts.check_same("nothing", bytes)
+USE_CORES = """
+import jax
+from transformer.parallel import devices
+
+devices.use_cores_as_devices(2)
+print(len(jax.devices()))
+devices.use_cores_as_devices(2)
+"""
+CHOICES = [
+    ({}, 2),
+    ({"JAX_NUM_CPU_DEVICES": "1"}, 1),
+    ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, 3),
+]
 
 
-@pytest.mark.parametrize(
-    "chosen, number",
-    others_long(
-        [
-            ({}, 2),
-            ({"JAX_NUM_CPU_DEVICES": "1"}, 1),
-            ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, 3),
-        ],
-        ({}, 2),
-    ),
-)
-def test_cores_become_devices_unless_the_user_chose(chosen, number):
+@pytest.mark.parametrize("chosen, number", others_long(CHOICES, CHOICES[0]))
+def test_cores_become_devices_unless_the_user_chose(chosen, number, monkeypatch):
     """Catches a choice that is overruled, and a crash where JAX runs already."""
-    program = (
-        "import jax\n"
-        "from transformer.parallel import devices\n"
-        "devices.use_cores_as_devices(2)\n"
-        "print(len(jax.devices()))\n"
-        "devices.use_cores_as_devices(2)\n"
-    )
-    inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    inherited.pop("JAX_NUM_CPU_DEVICES", None)
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env=inherited | {"JAX_PLATFORMS": "cpu"} | chosen,
-        capture_output=True,
-        text=True,
-    )
-    assert (result.stdout, result.returncode) == (f"{number}\n", 0), result.stderr
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
+    code, out, err = run_python(USE_CORES, env={"XLA_FLAGS": ""} | chosen)
+    assert (out.decode(), code) == (f"{number}\n", 0), err

@@ -1,18 +1,16 @@
 """The memory of a training run does not grow with its steps, however large the corpus is."""
 
-import json
-import os
-import subprocess
+import ast
 import sys
 
 import pytest
 
-from tests.helpers.xla_flags import xla_flags
+from tests.helpers.scripts import run_python
 
 NUM_PAIRS, NUM_STEPS, WARM = 1_000_000, 2_000, 400
 LIMIT = 8 << 10  # KiB; one epoch's lengths and order as arrays would be 12 MiB
 TRAIN = """
-import json, sys
+import sys
 from pathlib import Path
 import transformer
 from transformer.config import Config
@@ -38,26 +36,19 @@ class WatchedBatches:
         memory[step] = anonymous()
         return self.batches.part(step, *rows)
 
-memory = {}
-config = Config().with_values(json.loads(sys.argv[2]))
-result = transformer.train(config, sys.argv[1], task_type=Watched)
+folder, num_steps, memory = sys.argv[1], int(sys.argv[2]), {}
+config = Config()
+config.model.d_model, config.model.d_ff = 8, 8
+config.model.num_heads, config.model.num_layers = 1, 1
+config.tokenizer.kind = "characters"
+config.data.corpus, config.data.row_length = f"{folder}/corpus", 16
+config.data.max_validation_sentences = 8
+config.training.batch_tokens, config.training.num_train_steps = 128, num_steps
+config.training.eval_every = config.training.checkpoint_every = num_steps
+result = transformer.train(config, f"{folder}/run", task_type=Watched)
 assert result.is_finished
-print(json.dumps(memory))
+print(memory)
 """
-SETTINGS = {
-    "model.d_model": 8,
-    "model.d_ff": 8,
-    "model.num_heads": 1,
-    "model.num_layers": 1,
-    "tokenizer.kind": "characters",
-    "data.row_length": 16,
-    "data.max_validation_sentences": 8,
-    "training.batch_tokens": 128,
-    "training.num_train_steps": NUM_STEPS,
-    "training.eval_every": NUM_STEPS,
-    "training.checkpoint_every": NUM_STEPS,
-}
-ONE_DEVICE = {**os.environ, "XLA_FLAGS": xla_flags(1)}
 
 
 @pytest.mark.long
@@ -69,11 +60,9 @@ def test_memory_is_flat_over_2000_steps_of_a_million_pairs(tmp_path):
     (corpus / "train.tsv").write_text("".join(lines))
     for name in "validation", "test":
         (corpus / f"{name}.tsv").write_text("a\tb\n" * 8)
-    settings = json.dumps({**SETTINGS, "data.corpus": str(corpus)})
-    command = [sys.executable, "-c", TRAIN, tmp_path / "run", settings]
-    result = subprocess.run(command, capture_output=True, text=True, env=ONE_DEVICE)
-    assert result.returncode == 0, result.stderr[-2000:]
-    memory = {int(step): size for step, size in json.loads(result.stdout.splitlines()[-1]).items()}
+    code, out, err = run_python(TRAIN, tmp_path, NUM_STEPS)
+    assert code == 0, err[-2000:]
+    memory = ast.literal_eval(out.decode().splitlines()[-1])
     assert max(memory) >= NUM_STEPS - 100
     grown = max(size for step, size in memory.items() if step >= WARM) - memory[WARM]
     assert grown < LIMIT, memory

@@ -46,46 +46,34 @@ def get_config():
 '''
 
 
-@pytest.fixture(scope="module")
-def own(tmp_path_factory):
-    """A folder with own.py and the run that it describes."""
-    folder = tmp_path_factory.mktemp("own")
-    corpus = write_corpus(folder / "corpus", num_train=60)
-    (folder / "own.py").write_text(OWN)
+@pytest.mark.long
+def test_a_run_is_trained_and_opened_with_what_a_file_registers(tmp_path):
+    """Catches a registered loss or metric without effect, code that a run brings along, and a name
+    that stays unknown."""
+    corpus, run, own = write_corpus(tmp_path / "corpus", 60), tmp_path / "run", tmp_path / "own.py"
+    own.write_text(OWN)
     settings = SETTINGS | {"training.num_train_steps": 4, "training.eval_every": 4}
     settings |= {"data.corpus": corpus, "data.validation_split": "val", "data.test_split": "val"}
     settings |= {"decoding.beam_size": 1, "decoding.max_extra_length": 0, "model.d_model": 8}
     arguments = [f"--config.{name}={value}" for name, value in settings.items()]
     with own_names():
-        code, _, err = call(
-            "train.py", f"--config={folder / 'own.py'}", f"--workdir={folder / 'run'}", *arguments
-        )
+        code, _, err = call("train.py", f"--config={own}", f"--workdir={run}", *arguments)
     assert code == 0, err
-    return folder
-
-
-@pytest.mark.long
-def test_training_uses_what_the_file_registers(own):
-    """Catches a registered loss or metric without effect."""
-    records = [json.loads(line) for line in (own / "run" / "metrics.jsonl").open()]
+    records = [json.loads(line) for line in (run / "metrics.jsonl").open()]
     losses = [record["loss"] for record in records if "loss" in record]
     assert losses[0] < 2.5  # half of what guessing costs
     assert any("validation_same_length" in record for record in records)
     assert 0 <= records[-1]["test_same_length"] <= 100
 
-
-@pytest.mark.long
-def test_a_run_opens_once_its_names_are_registered(own):
-    """Catches code that a run brings along, and a name that stays unknown."""
-    words = "eval.py", f"--workdir={own / 'run'}"
+    words = "eval.py", f"--workdir={run}"
     code, _, err = call(*words)
-    assert code == 2 and err.count("\n") == err.count(f"error: {own / 'run'}") == 3
+    assert code == 2 and err.count("\n") == err.count(f"error: {run}") == 3
     assert "task must be one of translation," in err and "--register=FILE" in err
-    code, _, err = call(*words, f"--register={own / 'no.py'}")
+    code, _, err = call(*words, f"--register={tmp_path / 'no.py'}")
     assert code == 2 and "--register must name a Python file" in err
-    code, out, err = call(*words, f"--register={own / 'own.py'}", "--batch_size=4")
+    code, out, err = call(*words, f"--register={own}", "--batch_size=4")
     assert code == 0, err
     assert b"equally long" in out and b"BLEU" in out
-    assert transformer.restore(own / "run").config.model.attention == "cosine"
-    code, _, err = call("train.py", f"--workdir={own / 'run'}")
+    assert transformer.restore(run).config.model.attention == "cosine"
+    code, _, err = call("train.py", f"--workdir={run}")
     assert code == 0 and "already finished" in err

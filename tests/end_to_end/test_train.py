@@ -22,30 +22,24 @@ QUICKLY += ["--config.data.max_validation_sentences=4", "--config.data.test_spli
 
 def test_leaves_all_that_it_promises(finished, tiny):
     """Catches a file of the work directory that is missing, and a next command of another run."""
-    workdir, said = finished, (tiny / "said.txt").read_text()
+    said, log = (path.read_text() for path in (tiny / "said.txt", finished / "log.txt"))
     for name in ("config.json", "tokenizer.vocab", "metrics.jsonl", "samples.txt", "curves.png"):
-        assert (workdir / name).stat().st_size > 0
-    log, (start,) = (
-        (workdir / "log.txt").read_text(),
-        json.loads((workdir / "environment.json").read_text()),
-    )
+        assert (finished / name).stat().st_size > 0
+    (start,) = json.loads((finished / "environment.json").read_text())
     assert "train.py" in " ".join(start["command"])
     for line in ("step      1/300", "step    150  validation: ", "test set, checkpoint "):
-        assert re.search(rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d {line}", log, re.M), line
-        assert re.search(rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d {line}", said, re.M), line
-    assert list(workdir.glob("events.out.tfevents.*"))
-    scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
-    assert scores["bleu"]["num_sentences"] == 20
-    assert "version:" in scores["bleu"]["signature"]
-    assert f"eval.py --workdir={workdir}" in said
+        for text in (log, said):
+            assert re.search(rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d {line}", text, re.M), line
+    assert list(finished.glob("events.out.tfevents.*"))
+    assert f"eval.py --workdir={finished}" in said
 
 
 def test_learns_to_reverse(finished):
     """Catches a fault anywhere between text and text: masks, shifts, search, joining of tokens."""
-    workdir = finished
-    scores = json.loads((workdir / "results" / "test" / "report.json").read_text())
-    assert scores["bleu"]["value"] > 80
-    assert min(losses(workdir).values()) < 0.9
+    bleu = json.loads((finished / "results" / "test" / "report.json").read_text())["bleu"]
+    assert bleu["num_sentences"] == 20 and "version:" in bleu["signature"]
+    assert bleu["value"] > 80
+    assert min(losses(finished).values()) < 0.9
 
 
 KILL_AT_THE_END_OF_A_SAVE = """
@@ -89,35 +83,24 @@ def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
 
 def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(config, tmp_path):
     """Catches a run that trains for days on NaN, or saves it over what was good."""
-    code, _, err = call(
-        "train.py",
-        f"--config={config}",
-        f"--workdir={tmp_path / 'run'}",
-        "--config.optimizer.peak_learning_rate=1e38",
-        "--config.training.checkpoint_every=1",
-    )
+    settings = "--config.optimizer.peak_learning_rate=1e38", "--config.training.checkpoint_every=1"
+    code, _, err = call("train.py", f"--config={config}", f"--workdir={tmp_path}", *settings)
     assert code == 3, err
     assert "the last good checkpoint is of step 1." in err
-    skipped = [json.loads(line) for line in (tmp_path / "run" / "skipped_batches.jsonl").open()]
+    skipped = [json.loads(line) for line in (tmp_path / "skipped_batches.jsonl").open()]
     assert len(skipped) >= 3
     assert skipped[0]["step"] == 2  # the first update with this rate is the last finite one
     assert len(skipped[0]["inputs"]) == 16
-    saved = Checkpoints(tmp_path / "run" / "checkpoints", keep=1, read_only=True)
+    saved = Checkpoints(tmp_path / "checkpoints", keep=1, read_only=True)
     assert saved.steps() == [1]  # an update that blew up, but not those of the steps after it
-
-
-def snapshot(folder):
-    return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
 
 
 def test_a_finished_run_says_so_and_writes_nothing(finished, config):
     """Catches a finished run that is trained, scored or dated anew."""
-    workdir = finished
-    before = snapshot(workdir)
-    code, _, err = call("train.py", f"--config={config}", f"--workdir={workdir}")
-    assert code == 0
-    assert "already finished" in err
-    assert snapshot(workdir) == before
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    code, _, err = call("train.py", f"--config={config}", f"--workdir={finished}")
+    assert code == 0 and "already finished" in err
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
 
 
 @pytest.mark.long
@@ -127,15 +110,15 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
     What was left out and what is in the test set, too, is said at each start, once.
     """
     corpus, small = write_corpus(tmp_path / "corpus"), tmp_path / "small"
-    lines = [(corpus / f"train.{language}").read_text().splitlines() for language in ("en", "de")]
-    domain = [pair for pair in zip(*lines, strict=True) if "5" in pair[0]]  # "5" is now commonest
-    for language, side in zip(("en", "de"), zip(*domain, strict=True), strict=True):
-        (corpus / f"train.{language}").write_text("".join(f"{line}\n" for line in side))
+    files = corpus / "train.en", corpus / "train.de"
+    lines = zip(*(file.read_text().splitlines() for file in files), strict=True)
+    domain = [pair for pair in lines if "5" in pair[0]]  # "5" is now commonest
+    for file, side in zip(files, zip(*domain, strict=True), strict=True):
+        file.write_text("".join(f"{line}\n" for line in side))
     export(finished, small)
     workdir = tmp_path / "tuned ü"
-    flags = [f"--config=fine_tune:{small}", f"--workdir={workdir}"]
-    flags += [f"--config.data.corpus={corpus}", *QUICKLY]
-    flags += ["--config.data.drop_duplicates=pair"]
+    flags = [f"--config=fine_tune:{small}", f"--workdir={workdir}", *QUICKLY]
+    flags += [f"--config.data.corpus={corpus}", "--config.data.drop_duplicates=pair"]
     for steps, said in ((2, "31 of its 31 arrays"), (4, "resuming at step 2")):
         code, _, err = call("train.py", *flags, f"--config.training.num_train_steps={steps}")
         assert code == 0, err
@@ -176,15 +159,9 @@ def test_stray_files_change_nothing(finished, config, tmp_path):
     (workdir / "checkpoints" / "999").mkdir()
     (workdir / "checkpoints" / "notes.txt").write_text("mine")
     (workdir / "notes").mkdir()
-    code, _, err = call(
-        "train.py",
-        f"--config={config}",
-        f"--workdir={workdir}",
-        "--config.training.num_train_steps=301",
-        *QUICKLY,
-    )
-    assert code == 0, err
-    assert "resuming at step 300" in err
+    flags = "--config.training.num_train_steps=301", *QUICKLY
+    code, _, err = call("train.py", f"--config={config}", f"--workdir={workdir}", *flags)
+    assert code == 0 and "resuming at step 300" in err, err
 
 
 def test_dry_run(config, tmp_path):

@@ -39,51 +39,32 @@ def pronounce(word):
     return " ".join(SOUNDS[letter] for letter in word)
 
 
-@pytest.fixture(scope="module")
-def workdir(tmp_path_factory):
-    """A run on 400 words, and what it said."""
-    folder, rng = tmp_path_factory.mktemp("toy"), random.Random(0)
+@pytest.mark.long
+def test_words_are_learnt_and_the_best_checkpoint_makes_the_fewest_errors(tmp_path):
+    """Catches a source split at spaces, phones that are joined in what is compared, tokenizers of
+    both sides swapped when they are restored, and the best taken for the highest error rate.
+    """
+    rng, run = random.Random(0), tmp_path / "run"
     for split, count in (("train", 400), ("val", 40)):
         words = ["".join(rng.choices("abcd", k=rng.randint(2, 5))) for _ in range(count)]
         rows = "".join(f"{word}\t{pronounce(word)}\n" for word in words)
-        (folder / f"{split}.tsv").write_text(rows, encoding="utf-8")
-    (folder / "toy.py").write_text(CONFIG.format(corpus=folder))
-    code, _, said = call("train.py", f"--config={folder / 'toy.py'}", f"--workdir={folder / 'run'}")
-    assert code == 0, said
-    (folder / "run" / "said.txt").write_text(said)
-    return folder / "run"
-
-
-def measured(workdir):
-    """Step -> validation WER."""
-    records = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
+        (tmp_path / f"{split}.tsv").write_text(rows, encoding="utf-8")
+    (tmp_path / "toy.py").write_text(CONFIG.format(corpus=tmp_path))
+    code, _, said = call("train.py", f"--config={tmp_path / 'toy.py'}", f"--workdir={run}")
+    assert code == 0 and "WER" in said, said
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     name = "validation_line_error_rate"
-    return {record["step"]: record[name] for record in records if name in record}
+    rates = {record["step"]: record[name] for record in records if name in record}
+    assert list(rates) == [80, 160, 240, 320]
+    assert min(rates.values()) <= 10
 
-
-@pytest.mark.long
-def test_words_are_learnt(workdir):
-    """Catches a source split at spaces, and phones that are joined in what is compared."""
-    assert list(measured(workdir)) == [80, 160, 240, 320]
-    assert min(measured(workdir).values()) <= 10
-    assert "WER" in (workdir / "said.txt").read_text()
-
-
-@pytest.mark.long
-def test_the_best_checkpoint_has_the_lowest_error_rate(workdir):
-    """Catches the best taken for the highest: the worst model of the run, published."""
-    _, out, said = call("eval.py", f"--workdir={workdir}", "--checkpoints=best")
-    rates = measured(workdir)
+    _, out, said = call("eval.py", f"--workdir={run}", "--checkpoints=best")
     chosen = [step for step in rates if f"best ({step})" in said]
     assert chosen and rates[chosen[0]] == min(rates.values()) < max(rates.values())
     assert out.decode().startswith("WER ")
 
-
-@pytest.mark.long
-def test_a_translation_is_phones_with_spaces_between(workdir):
-    """Catches tokenizers of both sides swapped when they are restored."""
-    source, target = load_tokenizers(workdir)
+    source, target = load_tokenizers(run)
     assert (source.suffix, target.suffix) == (".characters", ".vocab")
-    code, out, _ = call("eval.py", f"--workdir={workdir}", "--input=-", stdin=b"abcd\ndab\n")
+    code, out, _ = call("eval.py", f"--workdir={run}", "--input=-", stdin=b"abcd\ndab\n")
     assert code == 0
     assert out.decode().splitlines() == [pronounce("abcd"), pronounce("dab")]

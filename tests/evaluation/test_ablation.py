@@ -25,7 +25,6 @@ CHANGES = {"model.num_heads": (8, 1)}
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch):
-    """Tests of differences are quick here."""
     monkeypatch.setattr(comparison, "NUM_BOOTSTRAP", 20)
     monkeypatch.setattr(comparison, "NUM_TRIALS", 20)
 
@@ -85,17 +84,16 @@ def test_a_row_that_cannot_be_trained_is_named(tmp_path):
 def test_the_schedule_goes_along_with_the_number_of_steps():
     """Catches a short budget that ends within the warm-up, and a decay that begins out of none."""
     base = Config().with_values({"training.num_train_steps": 1000, "optimizer.warmup_steps": 100})
-    base = base.with_values({"training.eval_every": 250, "training.checkpoint_every": 2})
-    values = with_num_steps(base, 100).validate().values()
-    assert values["training.num_train_steps"] == 100 and values["optimizer.warmup_steps"] == 10
-    assert values["training.eval_every"] == 25 and values["training.checkpoint_every"] == 1
-    assert values["optimizer.decay_steps"] == 0
+    base.training.eval_every, base.training.checkpoint_every = 250, 2
+    found = with_num_steps(base, 100).validate()
+    training, optimizer = found.training, found.optimizer
+    assert (training.num_train_steps, optimizer.warmup_steps) == (100, 10)
+    assert (training.eval_every, training.checkpoint_every, optimizer.decay_steps) == (25, 1, 0)
 
 
 def test_a_row_stands_beside_the_base_and_what_was_published():
     """Catches cells under the head of another column, a difference with its sign turned, and a row
-    that owes its score to another search, or to another schedule.
-    """
+    that owes its score to another search, or to another schedule."""
     base = row("base", published={"BLEU": 25.8, "parameters": 65e6})
     table, cells = table_of(base, row("h1", WORSE, CHANGES, {"BLEU": 24.9}))
     assert cells["h1"]["changes"] == "num_heads 8 → 1" and cells["h1"]["parameters"] == "1,234,567"
@@ -116,10 +114,8 @@ def test_a_row_stands_beside_the_base_and_what_was_published():
 
 
 def test_seeds_become_a_mean_and_a_deviation():
-    """Catches the interval of one seed under the head of several, and its p-value.
-
-    Also two scores of one name that share a column.
-    """
+    """Catches the interval of one seed under the head of several, and its p-value. Also two scores
+    of one name that share a column."""
     rows = row("base", seeds=3), row("h1", WORSE, seeds=3)
     for _, runs in rows:
         for number, run in enumerate(runs):

@@ -20,7 +20,6 @@ NAMES = {  # of the positions of TEXT or of an image of 4 × 4 pixels, for each 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A work directory of random weights for each task."""
     folder = tmp_path_factory.mktemp("runs")
     return {task: write_run(folder / task, task, num_layers=2) for task in TASKS}
 
@@ -28,10 +27,8 @@ def runs(tmp_path_factory):
 @pytest.mark.long
 @pytest.mark.parametrize("task", NAMES)
 def test_self_attention_has_a_row_of_weights_for_each_position(runs, task, tmp_path):
-    """Catches positions under the names of others, and a causal model that sees what follows.
-
-    Also a model of pairs that is drawn without [CLS], or with a pair as one text.
-    """
+    """Catches positions under the names of others, and a causal model that sees what follows. Also
+    a model of pairs that is drawn without [CLS], or with a pair as one text."""
     example = np.arange(16).reshape(4, 4, 1) / 16 if task == "images" else TEXT
     found = self_attention_map(transformer.restore(runs[task]), example, each_head=True)
     size = len(NAMES[task])

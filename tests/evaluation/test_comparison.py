@@ -8,20 +8,13 @@ from sacrebleu.metrics import TER
 from tests.helpers.scored import compared, evaluation
 from transformer.config import Config
 from transformer.evaluation import comparison
-from transformer.evaluation.comparison import (
-    Comparison,
-    check_comparable,
-    compare_runs,
-    holm,
-    paired_differences,
-)
+from transformer.evaluation.comparison import Comparison, check_comparable, compare_runs
 
 WORDS = ["der", "Mann", "mit", "dem", "Hut", "geht", "heute", "langsam", "durch", "den", "Park"]
 
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch):
-    """Tests of differences are quick here."""
     monkeypatch.setattr(comparison, "NUM_BOOTSTRAP", 200)
     monkeypatch.setattr(comparison, "NUM_TRIALS", 300)
 
@@ -43,8 +36,7 @@ def texts(noise, count=40):
 
 def test_a_run_does_not_differ_from_itself():
     """Catches sacrebleu's p = 0.001 for a difference of nothing, a table, a signature or a note
-    that is not printed, and settings of no difference.
-    """
+    that is not printed, and settings of no difference."""
     found = compare(evaluation(), evaluation())
     tests = [(t.p_bootstrap, t.p_randomisation, t.p_holm, t.difference) for t in found.differences]
     assert tests == [(1, 1, 1, 0)] * 2
@@ -73,8 +65,7 @@ def test_the_sentences_that_differ_most_are_shown():
 
 def test_each_of_several_runs_is_tested_against_the_first():
     """Catches runs tested against their neighbour, p-values of many tests as if of one, a step-down
-    that is not monotone, and p-values handed to other tests.
-    """
+    that is not monotone, and p-values handed to other tests."""
     noise = {"runs/first": 0.3, "runs/same": 0.3, "runs/worse": 0.6, "runs/better": 0.0}
     found = compare_runs([compared(path, evaluation(texts(n))) for path, n in noise.items()])
     by_bleu = {found.names[t.system]: t for t in found.differences if t.metric == "BLEU"}
@@ -88,39 +79,32 @@ def test_each_of_several_runs_is_tested_against_the_first():
     lines = found.lines()
     assert any("p, Holm" in line for line in lines)
     assert any("corrected for the 3 comparisons" in line for line in lines)
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.6, 0.7]) == [1, 1] and holm([]) == []
+    assert comparison.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert comparison.holm([0.6, 0.7]) == [1, 1] and comparison.holm([]) == []
 
 
 def test_a_metric_may_have_another_name_in_sacrebleu():
     """Catches a registered metric whose paired test is looked for under its label."""
     systems = [[row[2] for row in texts(noise)] for noise in (0.1, 0.6)]
-    (found,) = paired_differences(systems, [row[1] for row in texts(0)], {"edits": TER()})
+    references = [row[1] for row in texts(0)]
+    (found,) = comparison.paired_differences(systems, references, {"edits": TER()})
     assert found.metric == "edits" and found.difference > 10 and "ar:300" in found.signatures[1]
 
 
 def test_only_the_settings_that_differ_are_shown():
-    """Catches a table of all settings, values under the name of another run, and a 0 for another.
-
-    The 0 stands for as many layers as in the encoder.
-    """
+    """Catches a table of all settings, values under the name of another run, a 0, as many layers as
+    in the encoder, for another number, and perplexities per other tokens as if comparable."""
     runs = [
         compared("a", evaluation(), model__num_decoder_layers=0, training__init_from=""),
         compared("b", evaluation(), model__num_decoder_layers=6, training__init_from="runs/x"),
-        compared("c", evaluation(), model__num_decoder_layers=1, training__init_from=""),
+        compared("c", evaluation(), vocabulary=2, model__num_decoder_layers=1),
     ]
-    head = "settings that differ"
-    assert Comparison(runs).tables()[2] == [
+    head, found = "settings that differ", Comparison(runs)
+    assert found.tables()[2] == [
         {head: "--config.model.num_decoder_layers", "a": "6", "b": "6", "c": "1"},
         {head: "--config.training.init_from", "a": "''", "b": "runs/x", "c": "''"},
     ]
     assert [*Comparison(runs[:2]).settings()] == ["--config.training.init_from"]
-
-
-def test_a_perplexity_of_another_vocabulary_is_marked():
-    """Catches perplexities per other tokens that stand side by side as if comparable."""
-    numbers = {"a": 1, "b": 1, "c": 2}
-    found = Comparison([compared(k, evaluation(), vocabulary=n) for k, n in numbers.items()])
     assert [run["has_comparable_perplexity"] for run in found.to_json()["runs"]] == [1, 1, 0]
     marked = [line for line in found.lines() if "*" in line]
     assert len(marked) == 2 and marked[1].startswith("*: per token of another vocabulary")
@@ -160,8 +144,7 @@ def test_translations_without_a_single_match_are_compared():
 
 def test_runs_that_read_other_texts_are_refused():
     """Catches a comparison of English with German, of words with pieces of them, and of scores of
-    two test sets.
-    """
+    two test sets."""
     turned = {"data.source_language": "de", "data.target_language": "en"}
     check_comparable(Config(), Config(), "runs/y")
     for changes, said in (

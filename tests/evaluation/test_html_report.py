@@ -53,7 +53,6 @@ class Page(HTMLParser):
 
 
 def save_curves(folder):
-    """A work directory that holds the curves of a training."""
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in CURVES))
     return WorkDir(folder)
@@ -83,10 +82,8 @@ def headings(text):
 
 def test_a_page_is_safe_and_needs_nothing_else(text, comparison):
     """Catches one position of many at which a source, a token, a name or a path is not escaped.
-
     Also a font, script or picture from elsewhere, as the page is to be mailed and archived, two
-    pictures that share a clipping path, and a reference to the one not renamed.
-    """
+    pictures that share a clipping path, and a reference to the one not renamed."""
     page = Page(text)
     for shown in (page, Page(comparison)):
         assert not {"script", "img", "b>"} & {tag for tag, _ in shown.tags}
@@ -117,8 +114,9 @@ def test_a_whole_page_has_every_part(text, comparison):
         "Worst segments", "Best segments", "How it is counted",
     ]  # fmt: skip
     assert text.count("<svg xmlns") == 1 + 1 + 2
+    page = Page(text).text
     for shown in ("validation BLEU", "learning rate", "test BLEU", "test perplexity", "layer 2"):
-        assert shown in Page(text).text
+        assert shown in page
     assert "nrefs:1|bs:20" in text and "eos:yes" in text
     assert len(re.findall(r"<small>± [\d.]+</small>", text)) > 10
     found = headings(comparison)
@@ -130,8 +128,7 @@ def test_a_whole_page_has_every_part(text, comparison):
 
 def test_the_run_is_described(tmp_path):
     """Catches a report that cannot say which settings and versions its scores are of, and one with
-    the command that resumed the run for that which made it.
-    """
+    the command that resumed the run for that which made it."""
     workdir = WorkDir(tmp_path)
     workdir.save_config(Config().with_values({"model.d_ff": 7, "tokenizer.joiner": ""}))
     start = {"time": "2026-11-22T06:31:07Z", "devices": {"cpu": 2}, "command": ["x", "<y>"]}

@@ -13,14 +13,7 @@ from tests.helpers.scored import evaluation
 from transformer.config import Config
 from transformer.evaluation import loss, metrics, scores
 from transformer.evaluation.evaluate import evaluate_translator
-from transformer.evaluation.metrics import (
-    BEST,
-    check_metrics,
-    check_tokenisation,
-    choose_tokenisation,
-    score_by,
-    tokenisation_note,
-)
+from transformer.evaluation.metrics import check_metrics, score_by
 from transformer.model.loss import perplexity
 
 REFERENCES = ["The quick brown fox jumps over the lazy dog .", "It was a dark and stormy night ."]
@@ -47,25 +40,22 @@ END
 """  # scores a line by the length of its reference
 
 
-@pytest.mark.parametrize(
-    ("translations", "tokenize", "expected"),
-    [
+def test_bleu_is_sacrebleu_s():
+    """Catches swapped arguments, another smoothing, and a fraction instead of a percentage."""
+    for translations, tokenize, expected in (
         (TRANSLATIONS, "13a", None),
         (TRANSLATIONS, "none", None),
         ([t[:-9] for t in TRANSLATIONS], "13a", None),  # with a brevity penalty
         ([t.lower() for t in REFERENCES], "13a", None),  # case counts
         (REFERENCES, "13a", 100),
         (["x", "y"], "13a", 0),
-    ],
-)
-def test_bleu_is_sacrebleu_s(translations, tokenize, expected):
-    """Catches swapped arguments, another smoothing, and a fraction instead of a percentage."""
-    score = bleu(translations, REFERENCES, "en-de", tokenize=tokenize)
-    theirs = sacrebleu.corpus_bleu(translations, [REFERENCES], tokenize=tokenize, force=True)
-    assert score.value == pytest.approx(theirs.score if expected is None else expected)
-    assert f"tok:{tokenize}" in score.signature and "smooth:exp" in score.signature
-    theirs = sacrebleu.corpus_chrf(translations, [REFERENCES]).score
-    assert chrf(translations, REFERENCES, "en-de").value == pytest.approx(theirs)
+    ):
+        score = bleu(translations, REFERENCES, "en-de", tokenize=tokenize)
+        theirs = sacrebleu.corpus_bleu(translations, [REFERENCES], tokenize=tokenize, force=True)
+        assert score.value == pytest.approx(theirs.score if expected is None else expected)
+        assert f"tok:{tokenize}" in score.signature and "smooth:exp" in score.signature
+        theirs = sacrebleu.corpus_chrf(translations, [REFERENCES]).score
+        assert chrf(translations, REFERENCES, "en-de").value == pytest.approx(theirs)
 
 
 @pytest.mark.parametrize("name", ["bleu", "chrf", "line_error_rate"])
@@ -77,10 +67,8 @@ def test_lists_that_do_not_pair_are_refused_with_both_counts(name, ours, theirs)
 
 
 def test_a_score_carries_all_that_it_takes_to_compare_it():
-    """Catches a bare number, and ± 0.00 of seven sentences, as if their score were certain.
-
-    Also a model that has just begun: sacrebleu 2.6 fails to resample its chrF.
-    """
+    """Catches a bare number, and ± 0.00 of seven sentences, as if their score were certain. Also a
+    model that has just begun: sacrebleu 2.6 fails to resample its chrF."""
     texts, options = (TRANSLATIONS * 25, REFERENCES * 25, "en-de"), dict(num_bootstrap=100)
     score = bleu(*texts, **options)
     assert score.direction == "en-de" and score.num_sentences == 50 and score.interval > 0
@@ -105,8 +93,7 @@ def second_scores(*texts, tokenize="13a"):
 
 def test_second_scores_are_sacrebleu_s_and_do_not_repeat_the_first():
     """Catches a name on the wrong variant, the same figure under two names, and word tokens of a
-    language without spaces.
-    """
+    language without spaces."""
     texts = [t.upper().replace(" .", "-x.") for t in TRANSLATIONS], [f"{r}!" for r in REFERENCES]
     found = {score.name: score for score in second_scores(*texts)}
     for name, options in {
@@ -156,8 +143,14 @@ def test_line_error_rate_counts_lines_that_are_not_wholly_right():
     assert score_by("line_error_rate", theirs, theirs, "hun-ipa").value == 0
 
 
-def test_a_mean_loss_and_its_perplexity_agree(monkeypatch):
-    """Catches a loss in bits, or a perplexity of something else."""
+def test_accuracies_and_mean_losses(monkeypatch):
+    """Catches a share for a percentage, an interval of 0 where nothing went wrong, a loss in bits,
+    or a perplexity of something else."""
+    score = scores.accuracy([True] * 81 + [False] * 19, "2 classes")
+    assert score.value == pytest.approx(81)
+    assert score.interval == pytest.approx((87.45 - 72.22) / 2, abs=0.02)  # Wilson, of a table
+    assert "100 examples" in str(score)
+    assert scores.accuracy([True] * 50, "2 classes").interval > 3
     monkeypatch.setattr(loss, "sum_over_batches", lambda *_: {"nll": 200.0, "tokens": 100.0})
     run = SimpleNamespace(model=None, params={}, checkpoint="last (9)")
     mean, exponential = loss.evaluate_loss(run, [], "own test", "piece").scores.values()
@@ -165,29 +158,14 @@ def test_a_mean_loss_and_its_perplexity_agree(monkeypatch):
     assert "nats per piece 2.000" in str(mean) and "100 pieces" in str(mean)
 
 
-def test_accuracy_has_wilsons_interval():
-    """Catches a share for a percentage, and an interval of 0 where nothing went wrong."""
-    score = scores.accuracy([True] * 81 + [False] * 19, "2 classes")
-    assert score.value == pytest.approx(81)
-    assert score.interval == pytest.approx((87.45 - 72.22) / 2, abs=0.02)  # Wilson, of a table
-    assert "100 examples" in str(score)
-    assert scores.accuracy([True] * 50, "2 classes").interval > 3
-
-
-@pytest.mark.parametrize("name", ["bleu", "ter"])
-def test_a_second_reference_counts_as_in_sacrebleu(name):
-    """Catches references that are concatenated, averaged, or paired with other lines."""
-    score = score_by(name, OURS * 20, BOTH * 20, "en-de", num_bootstrap=50)
-    function = {"bleu": sacrebleu.corpus_bleu, "ter": sacrebleu.corpus_ter}[name]
-    assert score.value == pytest.approx(function(OURS, [FIRST, SECOND]).score)
-    assert "nrefs:2" in score.signature and score.interval > 0
-    alone = score_by(name, OURS, FIRST, "en-de").value
-    is_better = score.value > alone if metrics.METRICS[name].higher_is_better else alone
-    assert is_better and score_by(name, OURS, [(r,) for r in FIRST], "x").value == alone
-
-
-def test_the_best_reference_of_a_line_decides():
-    """Catches a mean over references, and the worst of an error rate."""
+def test_a_second_reference_counts_as_in_sacrebleu():
+    """Catches references that are concatenated, averaged, or paired with other lines. Also a mean
+    over references of a line, and the worst of an error rate."""
+    for name, function in (("bleu", sacrebleu.corpus_bleu), ("ter", sacrebleu.corpus_ter)):
+        score = score_by(name, OURS * 20, BOTH * 20, "en-de", num_bootstrap=50)
+        assert score.value == pytest.approx(function(OURS, [FIRST, SECOND]).score)
+        assert "nrefs:2" in score.signature and score.interval > 0
+        assert score_by(name, OURS, [(r,) for r in FIRST], "x") == score_by(name, OURS, FIRST, "x")
     rows = [("s", *row) for row in zip(BOTH, OURS, strict=True)]
     theirs = [sacrebleu.sentence_chrf(*row) for row in zip(OURS, BOTH, strict=True)]
     assert [s.chrf for s in evaluation(rows).segments] == [score.score for score in theirs]
@@ -232,9 +210,6 @@ def test_unknown_and_missing_metrics_are_refused(monkeypatch):
         check_metrics(["comet"])
 
 
-CURE = r"^[^\n]*pip install 'sacrebleu\[ja\]' [^\n]*\.$"
-
-
 def bleu_without(*missing):
     """Stands for sacreBLEU's BLEU where some packages are not installed."""
 
@@ -245,44 +220,40 @@ def bleu_without(*missing):
     return make
 
 
-@pytest.mark.parametrize(
-    ("code", "missing", "tokenize", "reason"),
-    [
+def test_a_language_gets_a_tokenisation_that_runs(monkeypatch):
+    """Catches a tokenisation whose packages are not there, and a language known by one code."""
+    for code, missing, tokenize, reason in (
         ("de", (), "13a", "for the language de"),
         ("ja", (), "ja-mecab", "for the language ja"),
         ("jpn", ("ja-mecab",), "char", "pip install 'sacrebleu[ja]'"),
         ("kor_Hang", (), "ko-mecab", "kor_Hang"),
         ("zh_TW", ("ja-mecab",), "zh", "zh_TW"),
         ("tha_Thai", (), "char", "tha_Thai"),
-    ],
-)
-def test_a_language_gets_a_tokenisation_that_runs(code, missing, tokenize, reason, monkeypatch):
-    """Catches a tokenisation whose packages are not there, and a language known by one code."""
-    monkeypatch.setattr(metrics, "BLEU", bleu_without(*missing))
-    chosen, why = choose_tokenisation(code)
-    assert chosen == tokenize and reason in why
+    ):
+        monkeypatch.setattr(metrics, "BLEU", bleu_without(*missing))
+        chosen, why = metrics.choose_tokenisation(code)
+        assert chosen == tokenize and reason in why
 
 
 def test_training_and_evaluation_refuse_it_before_any_work(monkeypatch, tmp_path):
     """Catches a check that comes after the corpus was read, or a sentence translated."""
+    cure = r"^[^\n]*pip install 'sacrebleu\[ja\]' [^\n]*\.$"
     monkeypatch.setattr(metrics, "BLEU", bleu_without("ja-mecab"))
     config = Config().with_values({"data.bleu_tokenize": "ja-mecab", "data.corpus": "no/folder"})
-    with pytest.raises(ValueError, match=CURE):
+    with pytest.raises(ValueError, match=cure):
         transformer.train(config, tmp_path / "run", verbose=False)
-    with pytest.raises(ValueError, match=CURE):
+    with pytest.raises(ValueError, match=cure):
         evaluate_translator(SimpleNamespace(config=config), [("a", "b")], "corpus")
 
 
 def test_words_are_not_counted_in_silence_where_there_are_no_spaces():
-    """Catches BLEU by 13a of Japanese without a word, and a warning where it is right.
-
-    Also a name that sacreBLEU does not have, where its packages are installed or not.
-    """
-    assert "ja-mecab or char" in tokenisation_note("13a", "ja")
+    """Catches BLEU by 13a of Japanese without a word, and a warning where it is right. Also a name
+    that sacreBLEU does not have, where its packages are installed or not."""
+    assert "ja-mecab or char" in metrics.tokenisation_note("13a", "ja")
     for tokenize, code in (("char", "ja"), ("13a", "de"), ("13a", "ko"), ("none", "ja")):
-        assert tokenisation_note(tokenize, code) == ""
-    for name in {"13a", "char"} | set(BEST.values()):
+        assert metrics.tokenisation_note(tokenize, code) == ""
+    for name in {"13a", "char"} | set(metrics.BEST.values()):
         try:
-            check_tokenisation(name)
+            metrics.check_tokenisation(name)
         except ValueError as error:
             assert "mecab" in name and "pip install" in str(error)

@@ -35,8 +35,7 @@ def drawn_lines(draw):
 
 def test_curves_of_a_whole_run_and_of_one_that_has_just_begun(tmp_path):
     """Catches a picture that needs an evaluation, or any step at all, or that a NaN costs, and
-    megabytes of points, many for each pixel.
-    """
+    megabytes of points, many for each pixel."""
     records = [{"step": s, "loss": 5.0 / s, "learning_rate": s * 1e-4} for s in range(1, 9)]
     records += [{"step": 9, "loss": loss} for loss in (math.nan, math.inf, None)]
     evaluated = [{"step": 8, "validation_loss": 1.0, "validation_bleu": 12.0}]

@@ -13,11 +13,9 @@ from transformer.workdir import WorkDir
 
 
 def test_every_way_of_scoring_has_a_name_of_its_own(tmp_path):
-    """Catches a search, a checkpoint or another text that takes the name of the run's own.
-
-    Also a second folder for the same text, through a link, a name that no file system takes, and
-    two long ones that are cut to the same.
-    """
+    """Catches a search, a checkpoint or another text that takes the name of the run's own. Also a
+    second folder for the same text, through a link, a name that no file system takes, and two long
+    ones that are cut to the same."""
     config = Config().with_values({"data.corpus": str(tmp_path / "text")})
     (tmp_path / "text").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "text")

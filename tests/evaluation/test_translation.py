@@ -66,21 +66,7 @@ class ReversingTranslator:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A work directory with three checkpoints of random weights."""
     return write_run(tmp_path_factory.mktemp("run"), steps=(10, 20, 30))
-
-
-@pytest.fixture
-def compiles():
-    """The programs that XLA compiles from now on, one entry each."""
-    names = []
-
-    def listen(name, seconds, **_):
-        names.extend([name] * ("backend_compile" in name))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def test_an_evaluation_is_of_what_the_translator_says():
@@ -114,23 +100,20 @@ def test_an_evaluation_is_of_what_the_translator_says():
 def test_maps_are_of_short_sentences_and_of_their_tokens():
     """Catches a map of one sentence under the title of another, and weights per head."""
     translator, test_set = ReversingTranslator(), [("w1", "w1"), *pairs(6)]
-    result = evaluate_translator(translator, test_set, "own", num_maps=2)
-    assert len(result.maps) == 2
-    for seen in result.maps:
-        segment = next(s for s in result.segments if s.source == seen.source)
-        assert segment.translation == seen.translation != ""
+    first, second = evaluate_translator(translator, test_set, "own", num_maps=2).maps
+    for seen in (first, second):
+        (translation,) = translator.translate([seen.source])
+        assert seen.translation == translation.text != ""
         assert seen.source_pieces == [*seen.source.split(), "</s>"]
-        translation = translator.translate([seen.source])[0]
         weights = translator.attention(seen.source, translation).encoder_decoder
         np.testing.assert_allclose(seen.weights, weights.mean(axis=1, keepdims=True))
-    lengths = [abs(len(seen.source.split()) - 8) for seen in result.maps]
+    lengths = [abs(len(seen.source.split()) - 8) for seen in (first, second)]
     assert lengths == sorted(abs(len(s.split()) - 8) for s, _ in test_set[1:])[:2]
 
 
 def test_cut_sources_and_search_options_are_kept():
     """Catches a test set whose longest sentences are cut without a word, an option lost, attention
-    of a cut sentence, which has no picture, and a count that forgets the tag of the source.
-    """
+    of a cut sentence, which has no picture, and a count that forgets the tag of the source."""
     translator = ReversingTranslator()
     test_set = [("w1 " * 255, "w1"), ("w1 " * 256, "w1")]
     result = evaluate_translator(translator, test_set, "own", num_maps=2, beam_size=1)
@@ -143,13 +126,19 @@ def test_cut_sources_and_search_options_are_kept():
 
 
 @pytest.mark.long
-def test_another_checkpoint_needs_no_compile(run, compiles):
+def test_another_checkpoint_needs_no_compile(run):
     """Catches a search that is compiled for every checkpoint, a minute each for a large model."""
-    test_set, found = pairs(3, longest=4), []
+    test_set, found, compiles = pairs(3, longest=4), [], []
+
+    def listen(name, seconds, **_):
+        compiles.extend([name] * ("backend_compile" in name))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
     for translator in each_checkpoint(run, "10,20,average:2"):
         before = len(compiles)
         found.append(evaluate_translator(translator, test_set, "own", num_maps=0))
         assert (len(compiles) > before) == (len(found) == 1)
+    jax.monitoring.unregister_event_duration_listener(listen)
     alone = Translator.from_checkpoint(run, "20").score(*map(list, zip(*test_set, strict=True)))
     assert [s.reference_log_prob for s in found[1].segments] == [t.log_prob for t in alone]
     assert [(row.step, row.num_averaged) for row in found] == [(10, 1), (20, 1), (30, 2)]
@@ -158,19 +147,16 @@ def test_another_checkpoint_needs_no_compile(run, compiles):
     assert len(lines) == 4 and lines[3].startswith("mean of 2 (20 to 30)")
 
 
-def test_names_of_checkpoints(run):
-    """Catches "all" that forgets one, a step twice, and a typo that is reported after an hour."""
+@pytest.mark.filterwarnings("ignore:Checkpoint 20 cannot be used")
+def test_names_of_checkpoints(run, tmp_path):
+    """Catches "all" that forgets one, a step twice, a typo that is reported after an hour, and a
+    curve of fifty checkpoints that is lost to one damaged file."""
     names = [found.run.checkpoint for found in each_checkpoint(run, "20, all,average:2,20")]
     assert names == ["20", "10", "30", "mean of 2 (20 to 30)"]
     with pytest.raises(ValueError, match="not 'newest'"):
         next(each_checkpoint(run, "last,newest"))
     with pytest.raises(ValueError, match=r"holds the steps \[10, 20, 30\], not 15"):
         next(each_checkpoint(run, "10,15"))
-
-
-@pytest.mark.filterwarnings("ignore:Checkpoint 20 cannot be used")
-def test_a_checkpoint_that_cannot_be_read_is_left_out_of_several(run, tmp_path):
-    """Catches a curve of fifty checkpoints that is lost to one damaged file."""
     damaged = tmp_path / "run"
     shutil.copytree(run, damaged)
     for file in (damaged / "checkpoints" / "20").rglob("d/*"):

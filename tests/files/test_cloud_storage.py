@@ -1,19 +1,24 @@
 """A work directory on gs://, with a fake Cloud Storage in this process: no network, no account."""
 
 import gzip
+import json
 import os
+import sys
 import warnings
-from collections.abc import Iterator
+from email.parser import BytesParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
-from pathlib import Path
+from itertools import count
+from threading import RLock, Thread
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
 import transformer
 from tests.checkpoint.test_checkpoints import make_state, save
 from tests.data.test_pair_files import write_jsonl, write_parquet, write_sides, write_tsv
-from tests.helpers.fake_cloud_storage import FakeCloudStorage
 from tests.helpers.fake_translator import FakeTranslator, Killed
+from tests.helpers.random_runs import make_config
 from tests.helpers.scored import evaluation
 from tests.helpers.scripts import write_corpus
 from transformer.checkpoint.checkpoints import Checkpoints
@@ -27,41 +32,212 @@ from transformer.files import storage
 from transformer.inference.file_job import translate_file
 from transformer.inference.translator import Translator
 from transformer.training.progress import Progress
-from transformer.training.run import conclude_run
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
 pytestmark = pytest.mark.skipif(not find_spec("gcsfs"), reason="gs:// needs the extra 'gcs'")
 
 
+DENIED = "run@project.iam.gserviceaccount.com does not have {} access to the bucket"
+
+
+class Refusal(Exception):
+    """An error response: (HTTP status, message)."""
+
+
+class FakeCloudStorage(ThreadingHTTPServer):
+    """A server with the part of Cloud Storage's JSON interface that is needed here.
+
+    It has the buckets `bucket`, `read-only` (which refuses writing) and `forbidden` (which refuses
+    everything). objects: {(bucket, name): (content, generation)}.
+    """
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.objects = {}
+        self.uploads = {}  # {id: (name, content so far)}
+        self.lock, self.generations = RLock(), count(1)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request, client_address):
+        """Ignores a client that went away: gcsfs asks twice and drops the later answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+    def names(self, bucket="bucket"):
+        return sorted(name for owner, name in self.objects if owner == bucket)
+
+    def put(self, bucket, name, content, query):
+        """Writes an object, unless the query demands another generation than it has."""
+        with self.lock:
+            present = self.objects.get((bucket, name), (b"", 0))[1]
+            if int(query.get("ifGenerationMatch", present)) != present:
+                raise Refusal(412, "conditionNotMet")
+            self.objects[bucket, name] = (content, next(self.generations))
+            return self.about(bucket, name)
+
+    def about(self, bucket, name):
+        """Returns the metadata of an object; raises Refusal if there is none."""
+        if (bucket, name) not in self.objects:
+            raise Refusal(404, f"No such object: {bucket}/{name}")
+        content, generation = self.objects[bucket, name]
+        numbers = {"size": str(len(content)), "generation": str(generation), "metageneration": "1"}
+        times = dict.fromkeys(("updated", "timeCreated"), "2026-01-01T00:00:00.000Z")
+        return {"kind": "storage#object", "bucket": bucket, "name": name} | numbers | times
+
+    def list(self, bucket, query):
+        """Returns one page of the objects and, with a delimiter, the folders below a prefix."""
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
+        found = {}  # None: a folder
+        with self.lock:
+            for name in self.names(bucket):
+                first, last = query.get("startOffset", ""), query.get("endOffset")
+                if not name.startswith(prefix) or name < first or (last and name >= last):
+                    continue
+                head, separator, _ = name[len(prefix) :].partition(delimiter or "\0")
+                folder = prefix + head + separator if separator else None
+                found[folder or name] = None if folder else self.about(bucket, name)
+        rest = [key for key in found if key > query.get("pageToken", "")]
+        page = rest[: int(query.get("maxResults", 1000))]
+        answer = {
+            "kind": "storage#objects",
+            "items": [found[key] for key in page if found[key]],
+            "prefixes": [key for key in page if not found[key]],
+        }
+        return answer | ({"nextPageToken": page[-1]} if len(page) < len(rest) else {})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # connections are kept open
+    disable_nagle_algorithm, wbufsize = True, -1  # a response is sent at once and as a whole
+
+    def _serve(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        url = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(url.query).items()}
+        _, _, rest = url.path.partition("/storage/v1/b/")
+        bucket, _, name = (unquote(part) for part in rest.partition("/o"))
+        try:
+            self._check(bucket)
+            answer = self._answer(bucket, name.removeprefix("/"), query, body, "/o" in rest)
+        except Refusal as refusal:
+            code, message = refusal.args
+            answer = {"error": {"code": code, "message": message}}
+            return self._send(code, json.dumps(answer).encode())
+        if isinstance(answer, dict):
+            return self._send(200, json.dumps(answer).encode())
+        return self._send(*answer)
+
+    do_GET = do_POST = do_PUT = do_DELETE = _serve
+
+    def _check(self, bucket):
+        """Raises Refusal for a bucket that does not exist or does not allow the request."""
+        if bucket not in ("bucket", "read-only", "forbidden"):
+            raise Refusal(404, "The specified bucket does not exist.")
+        if bucket == "forbidden":
+            raise Refusal(403, DENIED.format("storage.buckets.get"))
+        if bucket == "read-only" and self.command != "GET":
+            raise Refusal(403, DENIED.format("storage.objects.create"))
+
+    def _answer(self, bucket, name, query, body, is_object):
+        """Returns a dict to send as JSON, or (status, content, headers)."""
+        storage = self.server
+        if not is_object:
+            return {"kind": "storage#bucket", "name": bucket, "id": bucket}
+        if self.path.startswith("/upload/"):
+            return self._upload(bucket, query, body)
+        if not name:
+            return storage.list(bucket, query)
+        about = storage.about(bucket, name)
+        if self.command == "DELETE":
+            del storage.objects[bucket, name]
+            return 204, b"", {}
+        return self._content(bucket, name) if query.get("alt") == "media" else about
+
+    def _upload(self, bucket, query, body):
+        """Takes an object in one request, or in several to an address that the first one gives."""
+        storage = self.server
+        if query["uploadType"] == "media":
+            return storage.put(bucket, query["name"], body, query)
+        if query["uploadType"] == "multipart":
+            head = f"Content-Type: {self.headers['Content-Type']}\n\n".encode()
+            about, content = BytesParser().parsebytes(head + body).get_payload()
+            name = json.loads(about.get_payload())["name"]
+            return storage.put(bucket, name, content.get_payload(decode=True), query)
+        if "upload_id" not in query:
+            upload = str(next(storage.generations))
+            storage.uploads[upload] = (json.loads(body)["name"], b"")
+            path = urlsplit(self.path).path
+            location = f"{storage.url}{path}?uploadType=resumable&upload_id={upload}"
+            return 200, b"", {"Location": location}
+        name, content = storage.uploads[query["upload_id"]]
+        content += body
+        storage.uploads[query["upload_id"]] = (name, content)
+        total = self.headers["Content-Range"].rpartition("/")[2]
+        if total == str(len(content)):
+            return storage.put(bucket, name, content, query)
+        return 308, b"", {"Range": f"bytes=0-{len(content) - 1}"}
+
+    def _content(self, bucket, name):
+        """Returns an object's content, or the bytes that the header Range asks for."""
+        content, generation = self.server.objects[bucket, name]
+        headers = {"x-goog-generation": str(generation), "x-goog-metageneration": "1"}
+        if not (wanted := self.headers.get("Range")):
+            return 200, content, headers
+        first, last = wanted.removeprefix("bytes=").split("-")
+        start = int(first) if first else max(0, len(content) - int(last))
+        stop = min(len(content), int(last) + 1 if first and last else len(content))
+        if start >= stop:
+            raise Refusal(416, "Requested range not satisfiable")
+        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(content)}"
+        return 206, content[start:stop], headers
+
+    def _send(self, code, content, headers=()):
+        self.send_response(code)
+        own = {"Content-Type": "application/json; charset=UTF-8", "Content-Length": len(content)}
+        for name, value in (own | dict(headers)).items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        """Prints nothing."""
+
+
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeCloudStorage]:
+def server():
     """The fake, to which gcsfs, google-cloud-storage and tensorstore are directed."""
     import fsspec
 
     with FakeCloudStorage() as fake, pytest.MonkeyPatch.context() as patch:
-        for name, value in fake.environment.items():
-            patch.setenv(name, value)
+        Thread(target=fake.serve_forever, args=(0.05,), daemon=True).start()
+        patch.setenv("STORAGE_EMULATOR_HOST", fake.url)
+        patch.setenv("TENSORSTORE_GCS_HTTP_URL", fake.url)
+        patch.setenv("GOOGLE_AUTH_TOKEN_FOR_TESTING", "token")
+        patch.setenv("FSSPEC_GCS_TOKEN", "anon")
         fsspec.config.set_conf_env(fsspec.config.conf)
         yield fake
+        fake.shutdown()
 
 
 @pytest.fixture
-def cloud(server: FakeCloudStorage) -> FakeCloudStorage:
+def cloud(server):
     """The same server, without objects."""
     server.objects.clear()
     return server
 
 
 @pytest.fixture(scope="module")
-def two_checkpoints(server: FakeCloudStorage) -> dict:
+def two_checkpoints(server):
     """The objects of a folder gs://bucket/run with the checkpoints 1 and 2."""
     server.objects.clear()
     save(WorkDir("gs://bucket/run").checkpoints, [(1, None), (2, None)]).close()
     return dict(server.objects)
 
 
-def make_run() -> WorkDir:
+def make_run():
     """Starts a run; a blank and an umlaut are in its path."""
     workdir = WorkDir("gs://bucket/a b/rün")
     workdir.open_for_training(Config())
@@ -91,11 +267,7 @@ def test_lines_are_added_to_those_of_the_process_before(cloud):
     second.append_samples(4, ["    b"])
     records = [dict(record) for record in second.read_metrics()]
     assert all(record.pop("time") for record in records)
-    assert records == [
-        *({"step": s} for s in (1, 2)),
-        {"step": 3, "loss": 1.0},
-        {"step": 4},
-    ]
+    assert records == [{"step": 1}, {"step": 2}, {"step": 3, "loss": 1.0}, {"step": 4}]
     samples = (second / "samples.txt").read_text(encoding="utf-8")
     assert samples == "step 3\n    a\n    > ü\nstep 4\n    b\n"
 
@@ -132,11 +304,11 @@ def test_a_flipped_bit_is_noticed(two_checkpoints, cloud):
     """Catches fingerprints that only local files are compared with."""
     cloud.objects.update(two_checkpoints)
     folder = WorkDir("gs://bucket/run").checkpoints
-    names = [n for n in cloud.names() if n.startswith("run/checkpoints/2/params/") and "/d/" in n]
-    for name in names:
-        content, generation = cloud.objects["bucket", name]
-        flipped = bytes([*content[:-1], content[-1] ^ 1])
-        cloud.objects["bucket", name] = (flipped, generation)
+    for name in cloud.names():
+        if name.startswith("run/checkpoints/2/params/") and "/d/" in name:
+            content, generation = cloud.objects["bucket", name]
+            flipped = bytes([*content[:-1], content[-1] ^ 1])
+            cloud.objects["bucket", name] = (flipped, generation)
     with pytest.warns(UserWarning, match="Checkpoint 2 cannot be used"):
         restored = Checkpoints(folder, keep=1, read_only=True).restore(make_state(0))
     assert fingerprints(restored) == fingerprints(make_state(1))
@@ -152,10 +324,10 @@ def test_scores_pictures_and_events_lie_beside_the_run(cloud):
     plots.plot_curves(workdir.read_metrics(), workdir / "curves.png")
     evaluation().save(workdir, "test")
     names = [name.removeprefix("a b/rün/") for name in cloud.names()]
-    events, *others = sorted(names, key=lambda name: not name.startswith("events.out.tfevents."))
+    (events,) = (name for name in names if name.startswith("events.out.tfevents."))
     kept = ("report.html", "report.json", "segments.jsonl", "translations.txt")
-    kept = [f"results/test/{name}" for name in kept]
-    assert others == ["config.json", "curves.png", "metrics.jsonl", *kept]
+    kept = [events, "metrics.jsonl", *(f"results/test/{name}" for name in kept)]
+    assert names == ["config.json", "curves.png", *kept]
     assert b"loss" in cloud.objects["bucket", f"a b/rün/{events}"][0]
     assert not os.path.exists("gs:")
 
@@ -209,38 +381,18 @@ def test_a_path_that_cannot_be_written_is_refused_to_a_trainer(cloud, path, said
 # ---- the commands, in this process
 
 
-def tiny_config(corpus: Path) -> Config:
-    """A model that is compiled in seconds, for three steps and a checkpoint."""
-    config = Config()
-    config.model.d_model, config.model.d_ff = 8, 8
-    config.model.num_heads, config.model.num_layers = 1, 1
-    config.tokenizer.kind = "pieces"
-    config.data.corpus, config.data.row_length = str(corpus), 16
-    config.data.validation_split = config.data.test_split = "val"
-    config.training.num_train_steps, config.training.batch_tokens = 3, 64
-    config.training.log_every = 1
-    config.decoding.beam_size, config.decoding.max_extra_length = 1, 0
-    return config
-
-
-def start_run(config: Config) -> Trainer:
-    """Opens or resumes the run gs://bucket/run."""
-    workdir = WorkDir("gs://bucket/run")
-    assert not workdir.is_finished(config)
-    workdir.open_for_training(config)
-    return Trainer(config, workdir)
-
-
 def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
     """Catches any access to the work directory that still takes it for a local folder."""
-    config = tiny_config(write_corpus(tmp_path, num_train=40))
-    start_run(config).run()
-    config.training.num_train_steps = 5
-    trainer = start_run(config)
-    assert trainer.run() == 0
-    conclude_run(trainer)
-    trainer.close()
-    assert trainer.workdir.is_finished(config)
+    config = make_config(d_model=8, d_ff=8, num_heads=1)
+    config.data.corpus, config.data.row_length = str(write_corpus(tmp_path, num_train=40)), 16
+    config.data.validation_split = config.data.test_split = "val"
+    config.training.batch_tokens, config.training.log_every = 64, 1
+    config.decoding.beam_size, config.decoding.max_extra_length = 1, 0
+    for num_steps in (3, 5):
+        config.training.num_train_steps = num_steps
+        assert not WorkDir("gs://bucket/run").is_finished(config)
+        assert transformer.train(config, "gs://bucket/run").exit_code == 0
+    assert WorkDir("gs://bucket/run").is_finished(config)
     err = capsys.readouterr().err
     assert "resuming at step 3" in err
     assert "gs://bucket/run/results/val/report.html" in err

@@ -32,16 +32,10 @@ def call(script, *arguments, stdin=b"", pictures=False, terminal=False):
     there, which takes its time for curves and reports that most tests do not read. terminal:
     whether both outputs are terminals.
     """
-    missing = NoMatplotlibError("There is no matplotlib.")
-    drawing = (
-        nullcontext()
-        if pictures
-        else patch("transformer.evaluation.plots.render", side_effect=missing)
-    )
-    alone = patch("transformer.parallel.hosts.connect", return_value=True)  # JAX runs already
+    no_drawing = patch("transformer.evaluation.plots.render", side_effect=NoMatplotlibError("None"))
     with (
-        drawing,
-        alone,
+        nullcontext() if pictures else no_drawing,
+        patch("transformer.parallel.hosts.connect", return_value=True),  # JAX runs already
         one_device(),
         streams(stdin, TerminalBytes if terminal else io.BytesIO) as (out, err),
         restored_signals(),
@@ -61,10 +55,8 @@ def call(script, *arguments, stdin=b"", pictures=False, terminal=False):
 def one_device():
     """Hides the devices of this process but the first: programs for several compile for longer."""
     first = jax.local_devices()[:1]
-    functions = {"devices": first, "local_devices": first} | dict.fromkeys(
-        ("device_count", "local_device_count"), 1
-    )
-    with patch.multiple(jax, **{n: lambda *_, v=v, **__: v for n, v in functions.items()}):
+    values = dict(devices=first, local_devices=first, device_count=1, local_device_count=1)
+    with patch.multiple(jax, **{n: lambda *_, v=v, **__: v for n, v in values.items()}):
         yield
 
 

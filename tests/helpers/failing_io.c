@@ -82,7 +82,6 @@ void failing_io_arm(const char *below, int kind, int n, int error, int how) {
 }
 
 int failing_io_count(int kind) { return counts[kind]; }
-int failing_io_failures(void) { return num_failed; }
 const char *failing_io_path(void) { return failed; }
 
 __attribute__((constructor)) static void arm_from_environment(void) {
@@ -152,15 +151,14 @@ int mkdirat(int at, const char *name, mode_t bits) {
     return trips_at(MKDIR, at, name) ? -1 : NEXT(mkdirat)(at, name, bits);
 }
 
-static int kind_of(int flags) { return flags & (O_WRONLY | O_RDWR | O_CREAT) ? OPEN : LOOK; }
-
 #define OPENS(name, parameters, at, ...)                              \
     int name parameters {                                             \
         va_list rest;                                                 \
         va_start(rest, flags);                                        \
         mode_t bits = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0; \
         va_end(rest);                                                 \
-        if (trips_at(kind_of(flags), at, path)) return -1;            \
+        int kind = flags & (O_WRONLY | O_RDWR | O_CREAT) ? OPEN : LOOK; \
+        if (trips_at(kind, at, path)) return -1;                      \
         return NEXT(name)(__VA_ARGS__, flags, bits);                  \
     }
 OPENS(open, (const char *path, int flags, ...), AT_FDCWD, path)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from tests.helpers.scripts import HANGS, ROOT, environment_of_scripts
+from tests.helpers.scripts import HANGS, environment_of_scripts, start_words
 from tests.helpers.xla_flags import CHEAP
 
 SOURCE = Path(__file__).with_name("failing_io.c")
@@ -79,23 +79,14 @@ class Worker:
     def __init__(self, library, folder):
         self.folder = folder
         self._errors = TemporaryFile("w+", errors="replace")  # noqa: SIM115
-        environment = environment_of_scripts() | {"LD_PRELOAD": str(library)} | QUICK
-        environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(library.parent / "programs"))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.helpers.failing_io", str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment,
-            cwd=ROOT,
-            text=True,
-        )
+        environment = {"JAX_COMPILATION_CACHE_DIR": str(library.parent / "programs")}
+        environment |= environment_of_scripts() | {"LD_PRELOAD": str(library)} | QUICK
+        words = ["-m", "tests.helpers.failing_io", str(folder)]
+        pipes = {"stdin": subprocess.PIPE, "stderr": self._errors}
+        self._process = start_words(words, env=environment, text=True, **pipes)
 
     def run(self, words, failure=Failure(), seconds=HANGS):
-        """Runs a command while a call fails; the exit code is None if it does not end in time.
-
-        The answer has what libraries print by other ways, too.
-        """
+        """Runs a command while a call fails; the exit code is None if it does not end in time."""
         position = self._errors.seek(0, 2)
         request = {"words": [str(word) for word in words], "failure": asdict(failure)}
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -114,7 +105,6 @@ class Worker:
         return answer
 
     def close(self):
-        """Ends the process."""
         self._process.kill()
         self._process.communicate()
 
@@ -122,15 +112,9 @@ class Worker:
 def run_alone(library, folder, words, failure, seconds=HANGS):
     """Runs a command as a process of its own while a call fails: as `Worker.run`."""
     settings = ":".join(map(str, failure.settings(folder)))
-    environment = environment_of_scripts() | QUICK | {"LD_PRELOAD": library, "FAILING_IO": settings}
-    process = subprocess.Popen(
-        [sys.executable, *PROGRAMS[words[0]], *words[1:]],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        cwd=ROOT,
-    )
+    environment = QUICK | {"LD_PRELOAD": library, "FAILING_IO": settings}
+    words = [*PROGRAMS[words[0]], *words[1:]]
+    process = start_words(words, env=environment, stdin=subprocess.DEVNULL)
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -161,7 +145,6 @@ def _save(words):
                     raise ValueError(str(error)) from None
                 print(f"warning: a checkpoint could not be written: {error}", file=sys.stderr)
         checkpoints.close()
-        return 0
 
     return run_guarded(save)
 
@@ -171,7 +154,6 @@ def _write_run(words):
     from tests.helpers.random_runs import write_run
 
     write_run(Path(words[1]), steps=(20, 40))
-    return 0
 
 
 def _show_parameters(words):
@@ -186,7 +168,6 @@ def _show_parameters(words):
             print(step, fingerprints(checkpoints.load(step).params))
         except ValueError as error:  # as of a step whose removal failed half-way
             print(step, error)
-    return 0
 
 
 def _end_threads():
@@ -213,6 +194,7 @@ def _serve(folder):
         library.failing_io_arm(below.encode(), *numbers)
         try:
             code, out, err = call(*request["words"])
+            code = code or 0
         except Exception:
             code, out, err = 1, b"", traceback.format_exc()
         _end_threads()

@@ -1,20 +1,17 @@
 """Changes what the checkpoints of a run note, as if they had been saved so."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from transformer.checkpoint.about import make_about
 
 
-def note_settings(run: Path, **settings: Any) -> None:
+def note_settings(run, **settings):
     """Notes other settings, given by their full names, in every checkpoint of a run."""
     for file in run.glob("checkpoints/*/about/metadata"):
         change_notes(file, lambda about: about["settings"].update(settings))
 
 
-def change_notes(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
+def change_notes(file, change):
     """Changes the notes in the file `about/metadata` of a checkpoint in place."""
     about = json.loads(file.read_text())
     for name in ("format", "version", "checksum"):

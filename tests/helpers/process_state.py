@@ -7,9 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 from unittest.mock import patch
 
 from transformer import console
@@ -23,23 +21,18 @@ OF_CONSOLE = "has_stamps", "is_silent", "shows_phases", "log", "_phases", "_text
 SIGNALS = signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGXFSZ
 
 
-def attributes() -> dict[tuple[Any, str], Any]:
-    """Returns the values of attributes that tests may change, by object and name."""
+def attributes():
+    """[(owner, name, value)] of the attributes that tests may change."""
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
-    names = {
-        sys: OF_SYS,
-        console.live_line(): OF_CONSOLE,
-        **{logger: OF_LOGGERS for logger in loggers if isinstance(logger, logging.Logger)},
-    }
-    places = [(owner, name) for owner, names in names.items() for name in names]
-    values = [getattr(owner, name) for owner, name in places]
-    copies = [value[:] if isinstance(value, list) else value for value in values]
-    return dict(zip(places, copies, strict=True))
+    loggers = [logger for logger in loggers if isinstance(logger, logging.Logger)]
+    names = {sys: OF_SYS, console.live_line(): OF_CONSOLE} | dict.fromkeys(loggers, OF_LOGGERS)
+    found = [(owner, name, getattr(owner, name)) for owner in names for name in names[owner]]
+    return [(o, name, value[:] if isinstance(value, list) else value) for o, name, value in found]
 
 
-def restore_attributes(before: dict[tuple[Any, str], Any]) -> None:
+def restore_attributes(before):
     """Sets those that differ; lists stay the same objects."""
-    for (owner, name), value in before.items():
+    for owner, name, value in before:
         now = getattr(owner, name)
         if now == value:
             continue
@@ -51,13 +44,13 @@ def restore_attributes(before: dict[tuple[Any, str], Any]) -> None:
             setattr(owner, name, value)
 
 
-def environment() -> dict[str, str]:
-    """Returns the variables of the environment that tests may change."""
+def environment():
+    """The variables of the environment that tests may change."""
     found = os.environ.items()
     return {k: v for k, v in found if k != OF_PYTEST and not k.startswith(OF_LIBRARIES)}
 
 
-def restore_environment(before: dict[str, str]) -> None:
+def restore_environment(before):
     """Sets and removes only what differs, as threads may read the others."""
     now = environment()
     for name in now.keys() - before.keys():
@@ -65,21 +58,14 @@ def restore_environment(before: dict[str, str]) -> None:
     os.environ.update(before.items() - now.items())
 
 
-def jax_settings() -> dict[str, Any]:
-    """Returns the values of jax.config; nothing before JAX is imported."""
+def jax_settings():
+    """The values of jax.config; nothing before JAX is imported."""
     jax = sys.modules.get("jax")
     return dict(jax.config.values) if jax else {}
 
 
-def restore_jax_settings(before: dict[str, Any]) -> None:
-    """Sets those that differ."""
-    for name, value in jax_settings().items():
-        if name in before and before[name] != value:
-            sys.modules["jax"].config.update(name, before[name])
-
-
 @contextmanager
-def own_names() -> Generator[None]:
+def own_names():
     """Forgets, at the end of the block, what was registered in it."""
     with ExitStack() as stack:
         for registry in REGISTRIES:
@@ -87,16 +73,18 @@ def own_names() -> Generator[None]:
         yield
 
 
-def kept_state() -> Generator[None]:
+def kept_state():
     """Puts back what was changed while this generator was waiting."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    before = attributes(), environment(), jax_settings()
+    before, variables, settings = attributes(), environment(), jax_settings()
     folder = os.getcwd()
     with own_names():
         yield
-    restore_attributes(before[0])
-    restore_environment(before[1])
-    restore_jax_settings(before[2])
+    restore_attributes(before)
+    restore_environment(variables)
+    for name, value in jax_settings().items():
+        if name in settings and settings[name] != value:
+            sys.modules["jax"].config.update(name, settings[name])
     os.chdir(folder)
     for number, handler in handlers.items():
         if signal.getsignal(number) is not handler:

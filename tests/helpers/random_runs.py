@@ -1,9 +1,5 @@
 """Work directories of every task with checkpoints of random weights: a run without its training."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -14,39 +10,34 @@ from transformer.checkpoint.restore import make_model, smallest_batch
 from transformer.checkpoint.train_state import TrainState
 from transformer.config import Config
 from transformer.data.files.labels import Labels
-from transformer.data.tokenizers.files import Tokenizer, save_tokenizers
+from transformer.data.tokenizers.files import save_tokenizers
 from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.workdir import WorkDir
 
 WORDS = [f"w{i}" for i in range(20)]
+PIECES, CLASSES = PiecesTokenizer(WORDS, "@@"), ("no", "yes", "maybe")
 TASKS = ["translation", "classification", "token_classification", "language_model"]
 TASKS += ["masked_lm", "images"]
 
 
-def make_config(task: str = "translation", **model: Any) -> Config:
-    """Returns the configuration of a tiny model; model: settings of `ModelConfig` to change."""
-    config = Config()
-    config.task = task
+def make_config(task="translation", **model):
+    """The configuration of a tiny model; model: settings of `ModelConfig` to change."""
+    config = Config(task=task)
     config.model = tiny_config(**({"num_layers": 1} | model))
     config.tokenizer.kind, config.tokenizer.joiner = "pieces", "@@"
     config.data.row_length, config.data.patch_size = 64 if task == "translation" else 16, 2
-    config.decoding.batch_size, config.decoding.beam_size = 4, 2
-    config.decoding.max_extra_length = 4
+    decoding = config.decoding
+    decoding.batch_size, decoding.beam_size, decoding.max_extra_length = 4, 2, 4
     return config
 
 
 def write_run(
-    folder: Path,
-    task: str = "translation",
-    steps: tuple[int, ...] = (20,),
-    tokenizer: Tokenizer | None = None,
-    classes: Sequence[str] = ("no", "yes", "maybe"),
-    **model: Any,
-) -> Path:
+    folder, task="translation", steps=(20,), *, tokenizer=PIECES, classes=CLASSES, **model
+):
     """Writes a run with a checkpoint per step, weights · (1 + step / 100); returns `folder`.
 
     The optimizer's state is as large as Adam's. The earliest step has the best score. tokenizer:
-    of both languages, instead of one that knows `WORDS`. classes: of a classifier.
+    of both languages. classes: of a classifier.
     """
     config = make_config(task, **model)
     config.training.keep_checkpoints = len(steps)
@@ -57,7 +48,6 @@ def write_run(
         labels = Labels(list(classes), [4, 4, 1] if task == "images" else [])
         labels.save(workdir.path)
     if task != "images":
-        tokenizer = tokenizer or PiecesTokenizer(WORDS, "@@")
         tokenizers = tokenizer, tokenizer
         save_tokenizers(workdir.path, *tokenizers)
     model = make_model(config, tokenizers, labels)

@@ -1,13 +1,9 @@
 """Evaluations of texts that a test writes itself, without a model."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from transformer.config import Config
 from transformer.evaluation.comparison import ComparedRun
 from transformer.evaluation.metrics import all_references
-from transformer.evaluation.plots import AttentionMap
-from transformer.evaluation.translation import Evaluation, make_evaluation, make_segments
+from transformer.evaluation.translation import make_evaluation, make_segments
 from transformer.inference.translation import Translation
 
 CORPUS = [  # (source, reference, translation)
@@ -20,18 +16,10 @@ CORPUS = [  # (source, reference, translation)
 ]
 
 
-def evaluation(
-    rows: Sequence[tuple[str, Any, str]] = CORPUS,
-    *,
-    checkpoint: str = "last (20)",
-    tokenize: str = "13a",
-    selection_metric: str = "bleu",
-    maps: Sequence[AttentionMap] = (),
-    **options: Any,
-) -> Evaluation:
+def evaluation(rows=CORPUS, *, tokenize="13a", selection_metric="bleu", maps=(), **options):
     """An `Evaluation` of (source, reference, translation); references cost 2 nats per word."""
-    settings = {"bleu_tokenize": tokenize, "selection_metric": selection_metric}
-    config = Config().with_values({f"data.{name}": value for name, value in settings.items()})
+    config = Config()
+    config.data.bleu_tokenize, config.data.selection_metric = tokenize, selection_metric
     sources, references, translations = (list(side) for side in zip(*rows, strict=True))
     lengths = [len(all_references(reference)[0].split()) + 1 for reference in references]
     segments = make_segments(
@@ -41,24 +29,14 @@ def evaluation(
         [-2.0 * length for length in lengths],
         config.data.languages,
     )
-    result = make_evaluation(
-        config,
-        segments,
-        lengths,
-        checkpoint=checkpoint,
-        corpus="own",
-        search={"beam_size": 4},
-        vocab_size=100,
-        longest_source=256,
-        **{"num_bootstrap": 20, **options},
-    )
+    usual = dict(checkpoint="last (20)", corpus="own", search={"beam_size": 4}, vocab_size=100)
+    usual |= dict(longest_source=256, num_bootstrap=20)
+    result = make_evaluation(config, segments, lengths, **usual | options)
     result.maps = list(maps)
     return result
 
 
-def compared(
-    path: str, result: Evaluation, *, vocabulary: int = 1, **settings: object
-) -> ComparedRun:
+def compared(path, result, *, vocabulary=1, **settings):
     """A run that reached this; settings: those of its configuration, "." written as "__"."""
     changes = {name.replace("__", "."): value for name, value in settings.items()}
     return ComparedRun(

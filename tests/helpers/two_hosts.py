@@ -17,19 +17,12 @@ def free_port():
 
 def start_two(config, workdir, *arguments, own=(NOTHING, NOTHING)):
     """Both processes of a run; own: (arguments, options of `start`) of each host."""
-    port, environment = free_port(), {"XLA_FLAGS": xla_flags(2)}
+    flags = [f"--config={config}", f"--workdir={workdir}", *arguments, "--num_processes=2"]
+    flags += [f"--coordinator=localhost:{free_port()}"]
+    env = {"env": {"XLA_FLAGS": xla_flags(2)}}
     return [
         start(
-            options.pop("script", "train.py"),
-            f"--config={config}",
-            f"--workdir={workdir}",
-            *arguments,
-            *words,
-            f"--coordinator=localhost:{port}",
-            "--num_processes=2",
-            f"--process_id={index}",
-            env=environment,
-            **options,
+            options.pop("script", "train.py"), *flags, f"--process_id={i}", *words, **env, **options
         )
-        for index, (words, options) in enumerate(own)
+        for i, (words, options) in enumerate(own)
     ]

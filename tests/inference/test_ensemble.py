@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.random_runs import WORDS, write_run
+from transformer.checkpoint.restore import restore
 from transformer.data.tokenizers.lists import PiecesTokenizer
 from transformer.inference.translator import Translator
 from transformer.model.encoder_decoder import log_mean
@@ -43,15 +44,14 @@ def test_scores_and_searches_by_the_mean_probability(runs):
         both.encode(SOURCES[:1])
 
 
-def test_the_mean_is_of_probabilities():
-    """Catches a mean of logits or of logarithms, which a model with itself does not show."""
-    found = np.exp(log_mean(3 + np.log([[0.9, 0.1], [0.3, 0.7]])))
-    np.testing.assert_allclose(found, [0.6, 0.4], rtol=1e-5)
-
-
 def test_a_model_with_itself_is_that_model(runs):
-    """Catches a search that is changed by how an ensemble computes, and an "@" in a path."""
-    alone = Translator.from_checkpoint(runs / "a", "20", **ONE).translate(SOURCES, nbest=2)
+    """Catches a search that is changed by how an ensemble computes, an "@" in a path, a mean of
+    logits or of logarithms, which a model with itself does not show, and <object at 0x…>."""
+    one = Translator.from_checkpoint(runs / "a", "20", **ONE)
+    alone = one.translate(SOURCES, nbest=2)
+    assert repr(one) == f"Translator({runs / 'a'}, 20, 5,760 parameters, float32, 1 × cpu)"
+    said = f"Run({runs / 'a'}, best (10), translation, 5,760 parameters)"
+    assert repr(restore(runs / "a")) == said
     (runs / "me@lab").mkdir()
     (runs / "me@lab" / "a").symlink_to(runs / "a")
     both = Translator.from_checkpoints([f"{runs}/a@20", f"{runs}/me@lab/a@20"], **ONE)
@@ -59,16 +59,15 @@ def test_a_model_with_itself_is_that_model(runs):
     for ours, theirs in zip(twice, alone, strict=True):
         assert [t.ids for t in ours] == [t.ids for t in theirs]
         assert [t.score for t in ours] == pytest.approx([t.score for t in theirs], abs=1e-5)
+    mean = np.exp(log_mean(3 + np.log([[0.9, 0.1], [0.3, 0.7]])))
+    np.testing.assert_allclose(mean, [0.6, 0.4], rtol=1e-5)
 
 
-def test_members_of_another_type_are_not_rounded(runs, tmp_path):
-    """Catches a float32 member behind one in bfloat16, which is computed with other weights."""
+def test_other_members_are_refused_or_not_rounded(runs, tmp_path):
+    """Catches the probabilities of other words averaged with ours, and a float32 member behind one
+    in bfloat16, which is computed with other weights."""
+    with pytest.raises(ValueError, match=r"one vocabulary.*which .*c does not share with .*a\."):
+        Translator.from_checkpoints([runs / "a", runs / "c"])
     write_run(tmp_path / "half", dtype="bfloat16")
     both = Translator.from_checkpoints([tmp_path / "half", runs / "a"], **ONE)
     assert {array.dtype.name for array in jax.tree.leaves(both.params)} == {"float32"}
-
-
-def test_other_vocabularies_are_refused(runs):
-    """Catches the probabilities of other words averaged with ours."""
-    with pytest.raises(ValueError, match=r"one vocabulary.*which .*c does not share with .*a\."):
-        Translator.from_checkpoints([runs / "a", runs / "c"])

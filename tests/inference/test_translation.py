@@ -7,15 +7,8 @@ from sacrebleu.metrics import CHRF
 from tests.helpers.random_translators import WORDS, random_sentences, random_translator
 from transformer.data.tokenizers.lists import CharacterTokenizer, PiecesTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
-from transformer.inference.translation import (
-    Translation,
-    align_words,
-    default_layer,
-    least_risk,
-    pairwise_chrf,
-    pharaoh,
-    word_numbers,
-)
+from transformer.inference import translation
+from transformer.inference.translation import Translation, word_numbers
 
 PIECES = PiecesTokenizer([*WORDS, "a@@", "b"], "@@")
 
@@ -50,11 +43,11 @@ def test_a_word_has_the_links_of_all_its_tokens():
         [[0.1, 0.2, 0.3, 0.9], [0.5, 0.2, 0.3, 0.9], [0.1, 0.3, 0.2, 0.0], [1, 0, 0, 0]]
     )
     source, target = np.array([-1, 0, 1, -1]), np.array([0, 0, 1, -1])
-    assert align_words(weights, source, target) == [(0, 1), (1, 0)]
+    assert translation.align_words(weights, source, target) == [(0, 1), (1, 0)]
     weights[1, 1] = 0.4
-    assert pharaoh(align_words(weights, source, target)) == "0-0 0-1 1-0"
-    assert align_words(weights[:, :1], source[:1], target) == []
-    assert [default_layer(num_layers) for num_layers in (1, 2, 3, 6)] == [0, 1, 1, 4]
+    assert translation.pharaoh(translation.align_words(weights, source, target)) == "0-0 0-1 1-0"
+    assert translation.align_words(weights[:, :1], source[:1], target) == []
+    assert [translation.default_layer(num_layers) for num_layers in (1, 2, 3, 6)] == [0, 1, 1, 4]
 
 
 @pytest.mark.long
@@ -71,40 +64,27 @@ def test_a_translator_aligns_by_the_last_layer_but_one():
         weights = translator.attention(source, target).encoder_decoder.mean(1)
         texts = source, "w2 a@@ b" if target is given else target
         sides = [word_numbers(PIECES, PIECES.encode([text])[0]) for text in texts]
-        assert pairs == align_words(weights[1], *sides) != []
+        assert pairs == translation.align_words(weights[1], *sides) != []
     assert found[6:] == [[], []]
     assert translator.align(sources, targets, 0)[:6] != found[:6]
 
 
-TEXTS = [
-    "a cat sat",
-    "a cat sat down",
-    "the dog",
-    "",
-    "x",
-    "a cat",
-    "ein Hund  läuft ☃",
-    "aaaaaaaa",
-]
-
-
-def test_pairwise_chrf_is_sacrebleus():
-    """Catches spaces that count, another β, and texts shorter than the longest n-gram."""
-    theirs = [[CHRF().sentence_score(a, [b]).score for b in TEXTS] for a in TEXTS]
-    np.testing.assert_allclose(pairwise_chrf(TEXTS), theirs, atol=1e-9)
-
-
 @pytest.mark.parametrize("are_samples", [True, False])
 def test_the_choice_has_the_largest_mean_utility(are_samples):
-    """Catches a risk that leaves out repeated samples, or probabilities that are not heeded."""
+    """Catches a risk that leaves out repeated samples, or probabilities that are not heeded. Also a
+    chrF of which spaces count, with another β, or of texts shorter than the longest n-gram."""
+    known = ["a cat sat", "a cat sat down", "the dog", "", "x", "aaaaaaaa", "ein Hund  läuft ☃"]
+    theirs = [[CHRF().sentence_score(a, [b]).score for b in known] for a in known]
+    np.testing.assert_allclose(translation.pairwise_chrf(known), theirs, atol=1e-9)
     rng = np.random.default_rng(0)
     for _ in range(20):
-        rows = [(TEXTS[i], float(rng.normal(-9, 2))) for i in rng.integers(0, len(TEXTS), 7)]
-        weights = np.exp([0.0 if are_samples else log_prob for _, log_prob in rows])
-        texts = [text for text, _ in rows]
-        utility = pairwise_chrf(texts) @ weights
-        candidates = [Translation(text, log_prob, log_prob, [5]) for text, log_prob in rows]
-        found = least_risk(candidates, are_samples=are_samples)
+        texts = rng.choice(known, 7).tolist()
+        log_probs = rng.normal(-9, 2, 7).tolist()
+        weights = np.ones(7) if are_samples else np.exp(log_probs)
+        utility = translation.pairwise_chrf(texts) @ weights
+        rows = zip(texts, log_probs, log_probs, strict=True)
+        candidates = [Translation(*row, [5]) for row in rows]
+        found = translation.least_risk(candidates, are_samples=are_samples)
         assert utility[texts.index(found.text)] == pytest.approx(utility.max())
 
 
@@ -112,7 +92,7 @@ def test_a_translator_chooses_among_its_own_candidates():
     """Catches a choice that comes with the score or the ids of another candidate."""
     translator, sentences = random_translator(num_layers=1), random_sentences(6)
     best = translator.translate(sentences, nbest=4, beam_size=4)
-    expected = [least_risk(nbest, are_samples=False) for nbest in best]
+    expected = [translation.least_risk(nbest, are_samples=False) for nbest in best]
     assert translator.translate(sentences, mbr=4, beam_size=4) == expected
     for wrong in (dict(mbr=8, beam_size=4), dict(mbr=2, nbest=2), dict(mbr=-1)):
         with pytest.raises(ValueError, match=r"(mbr|nbest) must be"):

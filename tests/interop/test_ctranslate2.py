@@ -49,6 +49,10 @@ MODELS = {
 }  # fmt: skip
 
 
+LISTS = dict(beam_size=BEAM, num_hypotheses=BEAM, min_decoding_length=0)
+LISTS |= dict(return_scores=True, return_end_token=True)
+
+
 def load(folder):
     return ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
 
@@ -59,11 +63,8 @@ def test_lists_are_equal(tmp_path, name):
     tokenizers, changes = MODELS[name]
     ours, sentences = random_translator(4.5, tokenizers, **changes), random_sentences()
     save_ctranslate2(as_written(ours), tmp_path / "model")
-    options = dict(beam_size=BEAM, max_decoding_length=60, length_penalty=1.0)
-    options |= dict(return_scores=True, return_end_token=True, min_decoding_length=0)
-    theirs = load(tmp_path / "model").translate_batch(
-        [s.split() for s in sentences], num_hypotheses=BEAM, **options
-    )
+    options = LISTS | dict(max_decoding_length=60, length_penalty=1.0)
+    theirs = load(tmp_path / "model").translate_batch([s.split() for s in sentences], **options)
     options = dict(beam_size=BEAM, nbest=BEAM, alpha=1.0, length_penalty="power")
     options |= dict(early_stopping=True, max_extra_length=60)
     num_compared = 0
@@ -109,9 +110,10 @@ def test_the_readme_translates(tmp_path, monkeypatch, kind, penalty):
     """Catches instructions that do not run, that split or join text otherwise than we do, or that
     choose by another length penalty.
     """
+    texts = ["One sentence.", "Another one."]
     tokenizer = {
         "sentencepiece": lambda: SentencePieceTokenizer.train(TEXT, 300),
-        "characters": lambda: CharacterTokenizer.train(["One sentence.", "Another one."]),
+        "characters": lambda: CharacterTokenizer.train(texts),
         "pieces": lambda: PiecesTokenizer(["One", "senten@@", "ce.", "Another", "one."], "@@"),
     }[kind]()
     ours = random_translator(2.0, (tokenizer, tokenizer))
@@ -119,7 +121,6 @@ def test_the_readme_translates(tmp_path, monkeypatch, kind, penalty):
     ours.config.decoding.alpha = 2.0  # so that the penalties choose otherwise
     save_ctranslate2(as_written(ours), tmp_path / "model")
     printed = run_readme(tmp_path / "model", monkeypatch)
-    texts = ["One sentence.", "Another one."]
     expected = ours.translate(texts, early_stopping=True)
     assert any(map(str, expected))
     assert " ".join(printed).split() == " ".join(map(str, expected)).split()
@@ -170,19 +171,18 @@ def test_models_of_many_languages_give_equal_lists(tmp_path, name):
     """Catches a refusal because `<s>` is a token like others there, and a score in which the
     language counts: it favours longer translations.
     """
-    model, options = read_seq2seq(GOLDEN / name, *LANGUAGES[name]), dict(beam_size=BEAM)
+    model = read_seq2seq(GOLDEN / name, *LANGUAGES[name])
     if name != "nllb":  # so that these random models end
         model.params["shared_embedding/bias"][model.tokenizers[1].special.eos] += 1
     save_ctranslate2(model, tmp_path / "model")
     source, target = model.tokenizers
     ours = Translator(as_run(model))
-    found = ours.translate(SENTENCES, nbest=BEAM, early_stopping=True, alpha=1.0, **options)
-    options |= dict(num_hypotheses=BEAM, return_scores=True, return_end_token=True)
+    options = dict(beam_size=BEAM, nbest=BEAM, early_stopping=True, alpha=1.0)
+    found = ours.translate(SENTENCES, **options)
     theirs = load(tmp_path / "model").translate_batch(
         [source.pieces(ids[:-1]) for ids in source.encode(SENTENCES)],
         target_prefix=[first_pieces(target)] * len(SENTENCES),
-        min_decoding_length=0,
-        **options,
+        **LISTS,
     )
     for best, others in zip(found, theirs, strict=True):
         assert [target.pieces(t.ids) for t in best] == others.hypotheses
@@ -194,7 +194,6 @@ def test_the_readme_of_an_imported_model(tmp_path, monkeypatch):
     """Catches a SentencePiece model whose pieces are not those of the vocabulary."""
     model = read_marian(GOLDEN / "marian_pieces")
     save_ctranslate2(model, tmp_path / "model")
-    ours = Translator(as_run(model))
     texts = ["One sentence.", "Another one."]
-    found = ours.translate(texts, early_stopping=True, max_extra_length=200)
+    found = Translator(as_run(model)).translate(texts, early_stopping=True, max_extra_length=200)
     assert run_readme(tmp_path / "model", monkeypatch) == [t.text for t in found]

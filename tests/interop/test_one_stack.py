@@ -17,6 +17,7 @@ from tests.helpers.imported import (
     compute,
     random_model,
 )
+from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import tiny_config
 from transformer.config import Config
 from transformer.data.files.labels import Labels
@@ -299,18 +300,22 @@ def own_run(task, **settings):
     return FAMILIES[name], random_model(config, golden(name).tokenizers, labels)
 
 
-@pytest.mark.parametrize(
-    "task",
-    ["masked_lm", pytest.param("classification", marks=pytest.mark.long), "language_model"],
-)
-def test_a_run_of_our_own_becomes_one_of_theirs(task, tmp_path):
-    """Catches a scale, positions or biases that the other side would lack."""
-    module, ours = own_run(task)
+PAIRS = dict(token_types=True, next_sentence=True)
+OWN = [("masked_lm", {}), ("classification", {}), ("language_model", {}), ("masked_lm", PAIRS)]
+
+
+@pytest.mark.parametrize(("task", "settings"), others_long(OWN, OWN[0], OWN[2]))
+def test_a_run_of_our_own_becomes_one_of_theirs(task, settings, tmp_path):
+    """Catches a scale, positions, biases, token types or a head that the other side would lack."""
+    module, ours = own_run(task, **settings)
     module.write(ours, tmp_path)
     again = module.read(tmp_path)
     assert again.config.model.scale_embedding == (task != "classification")
-    ids = np.array([ours.tokenizers[0].encode(["The cat"])[0]])
+    ids = np.array([[1, 7, 8, 2, 9, 2]])
     np.testing.assert_allclose(compute(again, ids), compute(ours, ids), atol=1e-5)
+    if settings:
+        weight = load_file(tmp_path / "model.safetensors")["cls.seq_relationship.weight"]
+        np.testing.assert_array_equal(weight.T, ours.params["next_sentence/kernel"])
 
 
 def test_every_array_has_a_place(tmp_path):
@@ -319,17 +324,6 @@ def test_every_array_has_a_place(tmp_path):
     extra = replace(model, params=model.params | {"layer/outer/bias": np.zeros(3)})
     with pytest.raises(ValueError, match="nothing for layer/outer/bias"):
         gpt2.write(extra, tmp_path)
-
-
-@pytest.mark.long
-def test_the_head_of_the_next_sentence_is_written(tmp_path):
-    """Catches a head, or vectors of token types, that an export of bert_tiny would lose."""
-    _, ours = own_run("masked_lm", token_types=True, next_sentence=True)
-    bert.write(ours, tmp_path)
-    weight = load_file(tmp_path / "model.safetensors")["cls.seq_relationship.weight"]
-    np.testing.assert_array_equal(weight.T, ours.params["next_sentence/kernel"])
-    ids = np.array([[1, 7, 8, 2, 9, 2]])
-    np.testing.assert_allclose(compute(bert.read(tmp_path), ids), compute(ours, ids), atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.attention import random_qkv, weigh
-from tests.helpers.tiny_models import make_batch, tiny_model
 from transformer.config import ModelConfig
 from transformer.model.attention import ATTENTION_FUNCTIONS
 from transformer.model.attention_functions import fused_attention
@@ -170,21 +169,3 @@ def test_fused_asks_for_the_flash_kernel_where_it_can(
     assert asked["implementation"] == kernel
     if masked and kernel == "cudnn":
         assert asked["mask"].shape == (B, 1, 8, 6)  # its bias must have a row per query
-
-
-def test_only_modules_add_weights_to_a_model():
-    """Catches old checkpoints that no longer open, and weights under another name."""
-    batch = make_batch([[([4, 2], [5, 2])]], 2, 2)
-    names = {}
-    for name in (*LOGITS, "local", "strided", "fixed", "performer"):
-        model = tiny_model(attention=name, num_layers=1)
-        shapes = jax.eval_shape(partial(model.init, deterministic=True), jax.random.key(0), batch)
-        leaves = jax.tree_util.tree_leaves_with_path(shapes["params"])
-        names[name] = {jax.tree_util.keystr(path) for path, _ in leaves}
-    without = names["scaled_dot_product"]
-    assert all(names[name] == without for name in ("dot_product", "fused", "local"))
-    assert not [name for name in without if "alignment" in name]
-    block = "['decoder']['layer_0']['encoder_attention']['alignment']"
-    leaves = dict(general="matrix", additive="vector", content="log_sharpness", location="matrix")
-    for name, leaf in leaves.items():
-        assert names[name] > without and f"{block}['{leaf}']" in names[name]

@@ -3,14 +3,12 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.helpers.control_ids import BOS, EOS
 from tests.helpers.process_state import own_names
 from tests.helpers.tiny_models import (
-    VOCAB_SIZE,
     make_batch,
     random_params,
     sentence,
@@ -18,7 +16,6 @@ from tests.helpers.tiny_models import (
     tiny_model,
 )
 from transformer.data.rows.batch import Batch
-from transformer.model.encoder_decoder import Transformer
 from transformer.model.layers import Block, FeedForward
 from transformer.model.loss import cross_entropy, per_token
 from transformer.model.primitives import as_batch
@@ -103,12 +100,31 @@ PUBLISHED = dict(num_decoder_layers=2, activation="swish", projection_bias=True)
 PUBLISHED |= dict(output_bias=True, scale_embedding=False, embedding_norm=True, norm_epsilon=1e-2)
 
 
-@pytest.mark.parametrize("options", [{}, PUBLISHED], ids=["paper", "published"])
+class WideBlock(Block):
+    def make_feed_forward(self):
+        return FeedForward(tiny_config(d_ff=48))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, PUBLISHED, {"block": "wide"}], ids=["paper", "published", "own block"]
+)
 def test_cached_decoding_equals_the_full_pass(options):
-    """Catches another model at search time than in training: positions, masks, tables, cache."""
+    """Catches another model at search time than in training: positions, masks, tables, cache.
+
+    Also a registered block that reaches one of the two stacks only, or not the cached steps.
+    """
+    with own_names():
+        register_block("wide", WideBlock)
+        check_cached_decoding(options)
+
+
+def check_cached_decoding(options):
     changes = dict(norm="pre", positions="learned", embedding_sharing="none", head_dim=4)
     model = tiny_model(num_layers=1, **changes, **options)
     variables = {"params": init(model, ALONE)}
+    for stack in ("encoder", "decoder"):
+        kernel = variables["params"][stack]["layer_0"]["feed_forward"]["inner"]["kernel"]
+        assert kernel.shape == (16, 48 if "block" in options else 32)
     lengths, limits = (ALONE.input_segments != 0).sum(1), Limits(np.full(len(PAIRS), T), PLAIN[1])
 
     @jax.jit
@@ -143,32 +159,6 @@ def test_edge_rows_give_finite_loss_and_gradients(attention):
     assert np.isfinite(loss) and loss > 0
     for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
         assert np.isfinite(gradient).all() and np.any(gradient), path
-
-
-def test_a_model_is_made_of_the_block_that_its_configuration_names():
-    """Catches a block that reaches one of the two stacks only, or not the cached steps."""
-
-    class WideBlock(Block):
-        def make_feed_forward(self):
-            return FeedForward(tiny_config(d_ff=48))
-
-    with own_names():
-        register_block("wide", WideBlock)
-        model = Transformer(tiny_config(block="wide"), VOCAB_SIZE, VOCAB_SIZE, remat=True)
-        ids = np.array([[4, 2]])
-
-        def search(rng):
-            logits, variables = model.init_with_output(rng, ids, ids, deterministic=True)
-            encoded = model.apply(variables, ids, np.array([2]), method="encode_for_search")
-            cache = model.apply(variables, 1, 1, 4, method="init_cache")
-            inputs = jnp.ones((1, 1), int), cache, jnp.zeros(1, int), 0, jnp.zeros((1, 1, 4), int)
-            step = model.apply(variables, *inputs, encoded, method="decode_step")[0]
-            return logits, step, variables["params"]
-
-        logits, step, params = jax.eval_shape(search, jax.random.key(0))
-    assert (logits.shape, step.shape) == ((1, 2, VOCAB_SIZE), (1, 1, VOCAB_SIZE))
-    for block in (*params["encoder"].values(), *params["decoder"].values()):
-        assert block["feed_forward"]["inner"]["kernel"].shape == (16, 48)
 
 
 def test_ids_of_another_vocabulary():

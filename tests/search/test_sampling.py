@@ -25,35 +25,30 @@ def run_sample(model, lengths, seeds, num_samples=1, **options):
     return run_search(method, model, make_limits(lengths), rngs)
 
 
-def run_greedy(model, lengths):
-    return run_search(Sampling(make_rules(), temperature=0.0), model, make_limits(lengths))
+def run_greedy(model, lengths, given=()):
+    method = Sampling(make_rules(num_unscored=len(given)), temperature=0.0)
+    return run_search(method, model, make_limits(lengths, [given] * len(lengths)))
 
 
-def test_greedy_is_the_argmax_until_eos_or_the_last_position():
-    """Catches a greedy search that runs over its limit, mixes sentences up or scores other ids."""
-    lengths = (9, 1, 4)
+@pytest.mark.parametrize("given", [(), (3,)])
+def test_greedy_is_the_argmax_until_eos_or_the_last_position(given):
+    """Catches a greedy search that runs over its limit, mixes sentences up or scores other ids.
+
+    Also the log-probability of a language that every translation has to begin with.
+    """
+    lengths = (9, 1 + len(given), 4)
     model = FakeModel(3)
-    found = run_greedy(model, lengths)
+    found = run_greedy(model, lengths, given)
     for sentence, longest in enumerate(lengths):
-        expected = ()
+        expected = given
         while EOS not in expected:
             is_last = len(expected) + 1 == longest
             expected += (EOS if is_last else int(model.logits(sentence, expected).argmax()),)
         ((ids, score),) = hypotheses(found, sentence)
         assert ids == expected
-        log_prob = model.log_prob(sentence, ids)
+        log_prob = model.log_prob(sentence, ids) - model.log_prob(sentence, given)
         np.testing.assert_allclose(found.log_probs[sentence, 0], log_prob, rtol=1e-5)
         np.testing.assert_allclose(score, log_prob / ((5 + len(ids)) / 6) ** 0.6, rtol=1e-5)
-
-
-def test_what_is_given_is_not_scored():
-    """Catches the log-probability of a language that every translation has to begin with."""
-    model, limits = FakeModel(2), make_limits([9, 4], [[3], [3]])
-    found = run_search(Sampling(make_rules(num_unscored=1), temperature=0.0), model, limits)
-    for sentence in range(2):
-        ((ids, _),) = hypotheses(found, sentence)
-        expected = model.log_prob(sentence, ids) - model.log_prob(sentence, ids[:1])
-        np.testing.assert_allclose(found.log_probs[sentence, 0], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,8 @@ class FakeTransformer:
         if method == "init_cache":
             rows, width, length = args
             return {"state": jnp.zeros((rows, length, width, 8))}
-        return self._step(*args)
-
-    def _step(self, tokens, cache, positions, column, ancestors, start):
-        """A cache by columns, as the real one: each step reads what the ancestor wrote last."""
+        # A cache by columns, as the real one: each step reads what the ancestor wrote last.
+        tokens, cache, positions, column, ancestors, start = args
         written = jnp.take(cache["state"], column - 1, axis=1, mode="wrap")
         before = jnp.where((positions == 0)[:, None, None], start[:, None], written)
         inputs = tokens, before, positions, column, ancestors
@@ -152,9 +150,9 @@ def test_an_endless_model_is_not_tried_with_few_columns(monkeypatch):
     assert [shape[2] for shape in calls] == [20] * 2 + [66] * 5
 
 
-def run_by_hand(method, max_lengths, num_slots, length, max_free):
-    """(results, what each step was given: its column and the positions) of a queue of sentences."""
-    seen = []
+def test_slots_as_in_their_example():
+    """Catches a sentence that holds its slot for longer than needed, in numbers as documented."""
+    seen, max_lengths = [], [2, 3, 1, 9]
 
     def make_step_fn(encoded):
         def step_fn(tokens, cache, positions, column, ancestors):
@@ -167,19 +165,13 @@ def run_by_hand(method, max_lengths, num_slots, length, max_free):
     limits = make_limits(max_lengths, [[3] * (n - 1) for n in max_lengths])  # none ends before
     rngs = np.zeros((count, 2), np.uint32)
     queue = Sentences(np.arange(count), limits, rngs, MODEL.start[:count])
-    none = jax.tree.map(lambda leaf: np.zeros_like(leaf[:1].repeat(num_slots, 0)), queue)
-    none = none._replace(numbers=np.full(num_slots, NONE))
-    slots = start_slots(method, none, np.zeros(num_slots), length)
-    run = jax.jit(functools.partial(advance_slots, method, make_step_fn))
-    _, results = jax.device_get(run(slots, queue, max_free))
-    jax.effects_barrier()
-    return results, seen
-
-
-def test_slots_as_in_their_example():
-    """Catches a sentence that holds its slot for longer than needed, in numbers as documented."""
+    none = jax.tree.map(lambda leaf: np.zeros_like(leaf[:2]), queue)
+    none = none._replace(numbers=np.full(2, NONE))
     method = Sampling(make_rules(), temperature=0.0)
-    results, seen = run_by_hand(method, [2, 3, 1, 9], num_slots=2, length=3, max_free=2)
+    slots = start_slots(method, none, np.zeros(2), 3)
+    run = jax.jit(functools.partial(advance_slots, method, make_step_fn))
+    _, results = jax.device_get(run(slots, queue, 2))
+    jax.effects_barrier()
     assert results.numbers.tolist() == [0, 2, 1, 3, NONE, NONE]
     assert results.is_complete.tolist() == [True, True, True, False, False, False]
     assert [column for column, _ in seen] == [0, 1, 2, 0, 1, 2]

@@ -15,32 +15,20 @@ import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 
 from tests.helpers.xla_flags import CHEAP
 from tests.torture import BAD, Outcome
 
-LOOPS = [
-    module.name
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)])
-    if module.name[0] != "_"
-]
+HERE = str(Path(__file__).parent)
+LOOPS = [module.name for module in pkgutil.iter_modules([HERE]) if module.name[0] != "_"]
 
 
-def parse_arguments() -> argparse.Namespace:
-    flags = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    flags.add_argument("--minutes", type=float, default=30)
-    flags.add_argument("--loops", default=",".join(LOOPS))
-    flags.add_argument("--seed", type=int, default=1)
-    return flags.parse_args()
-
-
-def run_loop(loop: ModuleType, seconds: float, seed: int) -> Counter[Outcome]:
+def run_loop(loop, seconds, seed):
     """Runs the trials of a loop until the time is over or Ctrl-C; shows each bad one.
 
     Every minute it shows how far it is. The last trial is cut short, and not counted.
     """
-    tally: Counter[Outcome] = Counter()
+    tally = Counter()
     start = shown = time.monotonic()
     signal.signal(signal.SIGALRM, signal.default_int_handler)  # as Ctrl-C
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -57,13 +45,17 @@ def run_loop(loop: ModuleType, seconds: float, seed: int) -> Counter[Outcome]:
     return tally
 
 
-def counts(tally: Counter[Outcome]) -> str:
+def counts(tally):
     """Returns what the trials of a loop came to, as "120 trials: 90 survived, 30 refused, …"."""
     return f"{tally.total():,} trials: " + ", ".join(f"{tally[one]:,} {one}" for one in Outcome)
 
 
-def main() -> None:
-    arguments = parse_arguments()
+def main():
+    flags = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    flags.add_argument("--minutes", type=float, default=30)
+    flags.add_argument("--loops", default=",".join(LOOPS))
+    flags.add_argument("--seed", type=int, default=1)
+    arguments = flags.parse_args()
     names = [name for name in arguments.loops.split(",") if name]
     seconds = 60 * arguments.minutes / max(1, len(names))
     tallies = {}

@@ -5,13 +5,11 @@ those of another of its checkpoints with a warning, or refuse in a sentence. One
 trains on, which must end with the parameters of the undamaged run, or be refused.
 """
 
+import json
 import random
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Self
 
 import jax
 import numpy as np
@@ -19,18 +17,10 @@ import numpy as np
 import transformer
 from tests.helpers.random_runs import write_run
 from tests.torture import Outcome, Trial
-from tests.torture._harms import HARMS
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
-from transformer.checkpoint.restore import Run, restore
-from transformer.config import (
-    Config,
-    DataConfig,
-    DecodingConfig,
-    ModelConfig,
-    TokenizerConfig,
-    TrainingConfig,
-)
+from transformer.checkpoint.restore import restore
+from transformer.config import Config
 
 HARM = "something in a work directory damaged, removed, exchanged or renamed"
 OF_OUTPUTS = ("task", "model.", "tokenizer.", "data.", "training.lora_rank")  # begin the names
@@ -42,100 +32,215 @@ SHARE_OF_TRAINING = 0.03  # of the trials: one takes as long as ten others
 class Reading:
     """Restores the default checkpoint of a run; other: a run of another network."""
 
-    def __init__(self, run: Path, other: Path) -> None:
+    def __init__(self, run, other):
         self.run, self.other, self.expected = run, other, restore(run)
-        steps = Checkpoints(run / "checkpoints", keep=1, read_only=True).steps()
         # A checkpoint of the other run as a whole is no damage: it holds all that it needs.
-        known = [restore(of, step) for of in (run, other) for step in steps]
+        known = [restore(of, step) for of in (run, other) for step in open_checkpoints(run).steps()]
         self.known = [(found.step, prints(found.params), facts(found)) for found in known]
-        self.facts = [facts for _, _, facts in self.known]
 
     @classmethod
-    def of_task(cls, folder: Path, task: str) -> Self:
+    def of_task(cls, folder, task):
         """Takes two runs of three checkpoints of a task."""
         run = write_run(folder / task, task, STEPS)
         return cls(run, write_run(folder / f"{task}_other", task, STEPS, activation="gelu"))
 
-    def exported(self, folder: Path) -> "Reading":
+    def exported(self, folder):
         """Takes the exports of the same runs."""
         export(self.run, folder / "export")
         export(self.other, folder / "export_other")
         return Reading(folder / "export", folder / "export_other")
 
-    def judge(self, run: Path) -> tuple[Outcome, str]:
+    def judge(self, run):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             found = restore(run)
         said = "; ".join(str(warning.message) for warning in caught)
-        # A mean, which is asked for by a changed setting of the search, is compared with nothing.
         right = (found.step, prints(found.params), facts(found)) in self.known
-        right = right or (found.num_averaged > 1 and facts(found) in self.facts)
-        is_same = (found.checkpoint, search_of(found)) == (
-            self.expected.checkpoint,
-            search_of(self.expected),
-        )
+        # A mean, which is asked for by a changed setting of the search, is compared with nothing.
+        right |= found.num_averaged > 1 and facts(found) in [facts for _, _, facts in self.known]
+        is_same = found.checkpoint == self.expected.checkpoint
+        is_same &= search_of(found) == search_of(self.expected)
         return (Outcome.SURVIVED if right and (is_same or said) else Outcome.SILENT), said
 
 
 class Training:
     """Trains a run of four steps on to the sixth."""
 
-    def __init__(self, folder: Path, task: str = "language_model") -> None:
+    def __init__(self, folder):
         self.run, self.other, whole = folder / "four", folder / "other", folder / "six"
         self.text = folder / "text.txt"
         self.text.write_text("abcdefgh\n" * 60)
         self.train(self.run, TRAINED)
-        self.train(self.other, TRAINED, activation="gelu")
+        self.train(self.other, TRAINED, "gelu")
         shutil.copytree(self.run, whole)
         self.train(whole, TRAINED_ON)
         self.expected = self.final(whole)
 
-    def train(self, run: Path, num_train_steps: int, **model: Any) -> None:
-        shape = {"d_model": 8, "d_ff": 8, "num_heads": 1, "num_layers": 1, **model}
-        config = Config(
-            task="language_model",
-            model=ModelConfig(**shape),
-            data=DataConfig(corpus=str(self.text), row_length=16),
-            tokenizer=TokenizerConfig(kind="characters"),
-            training=TrainingConfig(
-                num_train_steps=num_train_steps, batch_tokens=64, checkpoint_every=2, log_every=1
-            ),
-        )
+    def train(self, run, num_train_steps, activation="relu"):
+        config = Config(task="language_model")
+        config.model.d_model, config.model.d_ff = 8, 8
+        config.model.num_heads, config.model.num_layers = 1, 1
+        config.model.activation = activation
+        config.data.corpus, config.data.row_length = str(self.text), 16
         config.data.train_split = config.data.validation_split = config.data.test_split = "all"
+        config.tokenizer.kind = "characters"
+        config.training.num_train_steps, config.training.batch_tokens = num_train_steps, 64
+        config.training.checkpoint_every, config.training.log_every = 2, 1
         config.training.label_smoothing = 0.0
         transformer.train(config, run, verbose=False)
 
-    def final(self, run: Path) -> list[int]:
-        checkpoints = Checkpoints(run / "checkpoints", keep=1, read_only=True)
-        return prints(checkpoints.restore_params(TRAINED_ON))
+    def final(self, run):
+        return prints(open_checkpoints(run).restore_params(TRAINED_ON))
 
-    def judge(self, run: Path) -> tuple[Outcome, str]:
+    def judge(self, run):
         self.train(run, TRAINED_ON)
         right = self.final(run) == self.expected
         return (Outcome.SURVIVED if right else Outcome.SILENT), ""
 
 
-def prints(params: Any) -> list[bytes]:
+def open_checkpoints(run):
+    return Checkpoints(run / "checkpoints", keep=1, read_only=True)
+
+
+def prints(params):
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params)]
 
 
-def facts(run: Run) -> tuple[Any, ...]:
+def facts(run):
     """Returns all but the parameters on which outputs depend."""
-    known = {setting.name: setting for setting in Config.settings() if not setting.is_path}
-    values = {name: value for name, value in run.config.values().items() if name in known}
-    settings = {name: v for name, v in values.items() if name.startswith(OF_OUTPUTS)}
-    fixed = {name: v for name, v in settings.items() if not known[name].resumable}
+    values = run.config.values()
+    known = [s for s in Config.settings() if s.name in values and s.name.startswith(OF_OUTPUTS)]
+    fixed = {s.name: values[s.name] for s in known if not s.is_path and not s.resumable}
     return fixed, [tokenizer.to_bytes() for tokenizer in run.tokenizers], run.labels
 
 
-def search_of(run: Run) -> DecodingConfig:
+def search_of(run):
     """Returns the settings of the search that change its results."""
     return replace(run.config.decoding, batch_size=1)
 
 
-def try_harm(
-    rng: random.Random, folder: Path, run: Path, other: Path, judge: Callable[..., Any]
-) -> Trial:
+# ---- harms: each returns a sentence, or "" if it could not be done
+
+
+def flip(rng, run, other):
+    file = choose_file(rng, run)
+    data = bytearray(file.read_bytes())
+    if not data:
+        return ""
+    place = rng.randrange(len(data))
+    data[place] ^= 1 << rng.randrange(8)
+    file.write_bytes(data)
+    return f"a bit of byte {place} of {file.relative_to(run)} flipped"
+
+
+def truncate(rng, run, other):
+    file = choose_file(rng, run)
+    data = file.read_bytes()
+    length = rng.randrange(len(data) + 1)
+    file.write_bytes(data[:length])
+    return f"{file.relative_to(run)} cut to {length} of {len(data)} bytes" * (length < len(data))
+
+
+def zero(rng, run, other):
+    file = choose_file(rng, run)
+    data = file.read_bytes()
+    start = rng.randrange(len(data) + 1)
+    end = min(len(data), start + rng.choice((16, 512, 4096)))
+    file.write_bytes(data[:start] + bytes(end - start) + data[end:])
+    return f"bytes {start} to {end} of {file.relative_to(run)} set to 0"
+
+
+def append_junk(rng, run, other):
+    file = choose_file(rng, run)
+    with file.open("ab") as opened:
+        opened.write(rng.randbytes(20))
+    return f"20 bytes appended to {file.relative_to(run)}"
+
+
+def remove(rng, run, other):
+    path = rng.choice([*files_of(run), *folders_of(run)])
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return f"{path.relative_to(run)} removed"
+
+
+def make_folder(rng, run, other):
+    file = choose_file(rng, run)
+    file.unlink()
+    file.mkdir()
+    return f"a folder in the place of {file.relative_to(run)}"
+
+
+def exchange(rng, run, other):
+    places = folders_of(run) if rng.random() < 0.3 else files_of(run)
+    one, two = rng.sample(places, 2)
+    if one in two.parents or two in one.parents:
+        return ""
+    aside = run / "aside"
+    one.rename(aside), two.rename(one), aside.rename(two)
+    return f"{one.relative_to(run)} and {two.relative_to(run)} exchanged"
+
+
+def rename_step(rng, run, other):
+    folder = rng.choice([path for path in (run / "checkpoints").iterdir() if path.is_dir()])
+    name = rng.choice(("10", "80", "5", "x", f"0{folder.name}"))
+    folder.rename(folder.with_name(name))
+    return f"{folder.relative_to(run)} renamed to {name}"
+
+
+def take_from_other(rng, run, other):
+    """Takes a file or a folder of a run of another network, whose arrays have the same shapes."""
+    path = rng.choice([*files_of(other), *folders_of(other)])
+    place = run / path.relative_to(other)
+    if place.is_dir():
+        shutil.rmtree(place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(path, place) if path.is_dir() else shutil.copyfile(path, place)
+    return f"{place.relative_to(run)} taken from another run"
+
+
+def change_setting(rng, run, other):
+    file = run / "config.json"
+    groups = json.loads(file.read_text())
+    group = groups[rng.choice([name for name, value in groups.items() if isinstance(value, dict)])]
+    name = rng.choice(list(group))
+    value = group[name]
+    group[name] = not value if isinstance(value, bool) else value * 2 if value else value
+    file.write_text(json.dumps(groups))
+    return f"config.json: {name} changed from {value!r} to {group[name]!r}"
+
+
+def leave_stray(rng, run, other):
+    folder = rng.choice([run, *folders_of(run)])
+    stray = folder / rng.choice(("stray.tmp", "70", "metrics.jsonl.tmp", "d", ".DS_Store"))
+    if stray.exists():
+        return ""
+    stray.mkdir() if rng.random() < 0.5 else stray.write_bytes(b"?")
+    return f"{stray.relative_to(run)} added"
+
+
+def files_of(run):
+    return sorted(path for path in run.rglob("*") if path.is_file())
+
+
+def folders_of(run):
+    return sorted(path for path in run.rglob("*") if path.is_dir())
+
+
+def choose_file(rng, run):
+    """Returns any file, half of the time one outside the arrays, which are most of the files."""
+    files = files_of(run)
+    small = [file for file in files if "d" not in file.parts[-2:-1]]
+    return rng.choice(small if small and rng.random() < 0.5 else files)
+
+
+HARMS = [flip, flip, truncate, zero, append_junk, remove, make_folder, exchange, rename_step]
+HARMS += [take_from_other, change_setting, leave_stray]
+
+
+# ---- trials
+
+
+def try_harm(rng, folder, run, other, judge):
     """Damages a copy of a run, and says what came of it."""
     harm = ""
     while not harm:
@@ -145,10 +250,7 @@ def try_harm(
     try:
         outcome, said = judge(copy)
         return Trial(harm, outcome, said)
-    except (
-        ValueError,
-        OSError,
-    ) as error:  # which the commands show as a sentence, with exit code 2
+    except (ValueError, OSError) as error:  # which the commands show as a sentence, with code 2
         is_sentence = "\n" not in str(error) and str(copy) in str(error)
         return Trial(harm, Outcome.REFUSED if is_sentence else Outcome.LOST, str(error))
     except Exception as error:  # any other type is a traceback to the user
@@ -157,15 +259,13 @@ def try_harm(
         shutil.rmtree(copy)
 
 
-def trials(folder: Path, seed: int, *, trains: bool = True) -> Iterator[Trial]:
+def trials(folder, seed, *, trains=True):
     """Yields a trial after each harm; trains: whether some of them train on, which takes longer."""
     rng = random.Random(seed)
     readings = [Reading.of_task(folder, task) for task in ("translation", "classification")]
     readings.append(readings[0].exported(folder))
     training = Training(folder) if trains else None
     while True:
-        if training and rng.random() < SHARE_OF_TRAINING:
-            kind: Any = training
-        else:
-            kind = rng.choice(readings)
+        trains_on = training and rng.random() < SHARE_OF_TRAINING
+        kind = training if trains_on else rng.choice(readings)
         yield try_harm(rng, folder, kind.run, kind.other, kind.judge)

@@ -6,17 +6,18 @@ result, and leave nothing behind.
 
 import errno
 import itertools
+import json
 import random
 import re
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from collections import namedtuple
 
-from tests.helpers.failing_io import PROGRAMS, Answer, Failure, Worker, compile_library, run_alone
-from tests.helpers.scripts import wait_for
+from tests.helpers.failing_io import PROGRAMS, Failure, Worker, compile_library, run_alone
+from tests.helpers.scripts import CONFIG as PAIRS
+from tests.helpers.scripts import wait_for, write_corpus
+from tests.helpers.tiny_runs import CONFIG as TASK
+from tests.helpers.tiny_runs import SETTINGS, SPLITS, write_sentences
 from tests.torture import Outcome, Trial
-from tests.torture._commands import CASES
 from transformer.exit_codes import RESUMABLE
 
 HARM = "the n-th write, fsync, rename, open, read or mkdir of a command fails"
@@ -35,9 +36,133 @@ WARNED = re.compile(
     r"checkpoint( before step \d+)? could not be written|warning: Checkpoint \d+ cannot be used"
 )
 ALONE_EVERY = 12  # trials, one of which is a process of its own
+CLASSIFIER = [f"{name}={value}" for name, value in SETTINGS.items()]
+CLASSIFIER += ["training.num_train_steps=6", "training.eval_every=3", "training.log_every=1"]
+CLASSIFIER += ["training.checkpoint_every=2", "training.keep_checkpoints=2"]
+CLASSIFIER += ["tokenizer.kind=characters"]
+OF_A_RECORD = re.compile("loss|gradient_norm|validation_|num_train_steps|step")
+TIMES = re.compile("seconds|_per_second|hours")
+# make(worker, folder) writes what is there before a command, words(folder) is the command, and
+# result(worker, folder) must be equal after any failure.
+Case = namedtuple("Case", "make words result")
 
 
-def trials(folder: Path, seed: int, names: list[str] | None = None) -> Iterator[Trial]:
+def train_words(place, *settings):
+    """Returns the command that trains a tiny classifier for six steps."""
+    corpus = f"data.corpus={place / 'corpus'}"
+    config = [f"--config.{setting}" for setting in (*CLASSIFIER, *SPLITS, corpus, *settings)]
+    return ["train.py", f"--config={place / 'tiny.py'}", f"--workdir={place / 'run'}", *config]
+
+
+def make_sentences(worker, place):
+    write_sentences(place / "corpus")
+    (place / "tiny.py").write_text(TASK.format(task="classification"))
+
+
+def make_stopped(worker, place):
+    """Leaves a run that has come to half of its steps."""
+    make_sentences(worker, place)
+    _succeed(worker, train_words(place, "training.num_train_steps=4"))
+
+
+def make_classifier(worker, place):
+    """Leaves a classifier, and a text whose lines are to be classified."""
+    make_sentences(worker, place)
+    _succeed(worker, train_words(place))
+    (place / "text").write_text("a b x\nc d\n" * 20)
+
+
+def make_translator(worker, place):
+    """Leaves a run of translation, a text to translate and a test set."""
+    _succeed(worker, ["write run", place / "run"])
+    (place / "corpus").mkdir()
+    for name in ("text", "corpus/val.en", "corpus/val.de"):
+        (place / name).write_text("w1 w2 w3\nw4 w5\n" * 8)
+
+
+def make_pairs(worker, place):
+    corpus = write_corpus(place / "corpus", 60)
+    (place / "tiny.py").write_text(PAIRS.format(corpus=corpus))
+
+
+def _succeed(worker, words):
+    answer = worker.run(words)
+    assert answer.code == 0, answer.err
+
+
+def run_result(worker, place):
+    """Returns the reports, the parameters and the test scores of a run."""
+    lines = (place / "run" / "metrics.jsonl").read_text().splitlines()
+    reports = {}
+    for record in map(json.loads, lines):
+        kept = {key: value for key, value in record.items() if OF_A_RECORD.match(key)}
+        kept = {key: value for key, value in kept.items() if not TIMES.search(key)}
+        reports.setdefault(str(record["step"]), []).append(kept)
+    return {"reports": reports, **params_of(worker, place / "run"), "~": results(worker, place)}
+
+
+def params_of(worker, run):
+    """Returns the checkpoints of a run with the checksums of their parameters."""
+    answer = worker.run(["parameters", run])
+    kept, *others = answer.out.splitlines() or [""]
+    return {"last": others[-1:], "~kept": kept, "~others": others, "~problems": answer.err}
+
+
+def results(worker, place):
+    """Returns the files of the scores, but for the report, which shows times; each may differ."""
+    folder = place / "run" / "results"
+    files = [file for file in folder.rglob("*") if file.suffix in (".txt", ".jsonl", ".json")]
+    return {f"~{file.relative_to(folder)}": file.read_bytes() for file in files}
+
+
+def prepare_words(place):
+    return ["transformer-prepare", f"--config={place / 'tiny.py'}", f"--workdir={place / 'run'}"]
+
+
+def prepared(worker, place):
+    files = [file for file in (place / "prepared_corpora").rglob("*") if file.is_file()]
+    return {str(file.relative_to(place)): file.read_bytes() for file in files}
+
+
+def evaluate(place):
+    return ["eval.py", f"--workdir={place / 'run'}"]
+
+
+def answers(place):
+    """Returns the command that answers each line of a text."""
+    files = [f"--input={place / 'text'}", f"--output={place / 'answers'}", "--chunk_lines=8"]
+    return [*evaluate(place), *files]
+
+
+def answered(worker, place):
+    return {"~answers": (place / "answers").read_bytes()}
+
+
+CASES = {
+    "save": Case(
+        lambda *_: None,
+        lambda place: ["save", place / "run"],
+        lambda worker, place: params_of(worker, place / "run"),
+    ),
+    "train": Case(make_sentences, train_words, run_result),
+    "resume": Case(make_stopped, train_words, run_result),
+    "score": Case(
+        make_translator,
+        lambda place: [*evaluate(place), "--split=val", f"--corpus={place / 'corpus'}"],
+        results,
+    ),
+    "translate a file": Case(make_translator, answers, answered),
+    "classify a file": Case(make_classifier, answers, answered),
+    "export": Case(
+        make_translator,
+        lambda place: ["transformer-export", place / "run", place / "exported"],
+        lambda worker, place: {"~": params_of(worker, place / "exported")},
+    ),
+    "prepare": Case(make_pairs, prepare_words, prepared),
+}
+
+
+def trials(folder, seed, names=CASES):
     """Yields the trials of all commands, or of those that are named, in random order.
 
     Every call fails in one way before any fails in another. There are none without Linux and a C
@@ -48,7 +173,7 @@ def trials(folder: Path, seed: int, names: list[str] | None = None) -> Iterator[
         return
     rig = Rig(library, folder)
     try:
-        failures = [(name, failure) for name in names or CASES for failure in rig.failures(name)]
+        failures = [(name, failure) for name in names for failure in rig.failures(name)]
         for number, (name, failure) in enumerate(each_call_first(random.Random(seed), failures)):
             if trial := rig.try_out(name, failure, number % ALONE_EVERY == ALONE_EVERY - 1):
                 yield trial
@@ -56,14 +181,12 @@ def trials(folder: Path, seed: int, names: list[str] | None = None) -> Iterator[
         rig.worker.close()
 
 
-def each_call_first(
-    rng: random.Random, failures: list[tuple[str, Failure]]
-) -> list[tuple[str, Failure]]:
+def each_call_first(rng, failures):
     """Returns (command, failure) in random order: one of each call, then another of each, …
 
     For calls a and b that may fail in three and two ways: a2 b1, b2 a3, a1.
     """
-    ways: dict[tuple[str, str, int], list[tuple[str, Failure]]] = {}
+    ways = {}
     for name, failure in rng.sample(failures, len(failures)):
         ways.setdefault((name, failure.kind, failure.number), []).append((name, failure))
     rounds = itertools.zip_longest(*ways.values())
@@ -73,13 +196,12 @@ def each_call_first(
 class Rig:
     """A worker and the folder in which each trial begins as its case does."""
 
-    def __init__(self, library: Path, folder: Path) -> None:
+    def __init__(self, library, folder):
         self._library, self._templates = library, folder / "templates"
-        self.place = folder / "trial"
-        self._expected: dict[str, Any] = {}
+        self.place, self._expected = folder / "trial", {}
         self.worker = Worker(library, self.place)
 
-    def failures(self, name: str) -> list[Failure]:
+    def failures(self, name):
         """Runs a case undisturbed; returns all that can fail in it."""
         case, template = CASES[name], self._templates / name
         self._remove_place()
@@ -98,7 +220,7 @@ class Rig:
             if mode != "half" or kind == "write"
         ]
 
-    def try_out(self, name: str, failure: Failure, is_alone: bool = False) -> Trial | None:
+    def try_out(self, name, failure, is_alone):
         """Runs a case with a failure, and then again; None if it came to no failure.
 
         is_alone: whether the first time is a process of its own, if the case is a command.
@@ -109,29 +231,26 @@ class Rig:
         if is_alone and words[0] in PROGRAMS:
             answer = run_alone(str(self._library), self.place, words, failure)
         else:
-            answer = self._run(name, failure)
-        harm = (
-            f"{name}: {failure.kind} {failure.number} {failure.mode} "
-            f"({errno.errorcode[failure.error]}, {answer.failed.removeprefix(str(self.place))})"
-        )
+            answer = self._run(name, failure=failure)
         if answer.code is not None and not answer.failed:
             return None
-        outcome, text = self._judge(name, answer)
-        return Trial(harm, outcome, text)
+        call = f"{failure.kind} {failure.number} {failure.mode} {errno.errorcode[failure.error]}"
+        file = answer.failed.removeprefix(str(self.place))
+        return Trial(f"{name}: {call} ({file})", *self._judge(name, answer))
 
-    def _remove_place(self) -> None:
+    def _remove_place(self):
         """Removes the folder of the trial before, in which a thread of the worker may still write.
 
         It would have ended with a process of its own.
         """
 
-        def is_removed() -> bool:
+        def is_removed():
             shutil.rmtree(self.place, ignore_errors=True)
             return not self.place.exists()
 
         wait_for(is_removed)
 
-    def _judge(self, name: str, answer: Answer) -> tuple[Outcome, str]:
+    def _judge(self, name, answer):
         if answer.code is None:
             return Outcome.LOST, f"no end: {answer.err[-9000:]}"
         if "Traceback" in answer.err:
@@ -145,37 +264,29 @@ class Rig:
             return Outcome.LOST, f"{answer.err[-1000:]}\nthe next start: {again.err[-2000:]}"
         return self._compare(name, Outcome.REFUSED, f"{answer.err}\nthe next start: {again.err}")
 
-    def _compare(self, name: str, good: Outcome, said: str) -> tuple[Outcome, str]:
+    def _compare(self, name, good, said):
         # A folder that cannot be listed cannot be removed, but the error names it.
         left = [path for path in litter(self.place) if path.split("/")[0] not in said]
         found, expected = (CASES[name].result(self.worker, self.place), left), self._expected[name]
         is_warned = WARNED.search(said)
         if found == expected or (is_warned and _core(found) == _core(expected)):
             return good, said
-        return Outcome.SILENT, f"{difference(expected, found)}\n{_short(said)}"
+        return Outcome.SILENT, f"{difference(expected, found)}\n{said[-2000:]}"
 
-    def _run(self, name: str, failure: Failure | None = None) -> Answer:
-        answer = self.worker.run(CASES[name].words(self.place), failure or Failure())
+    def _run(self, name, **options):
+        answer = self.worker.run(CASES[name].words(self.place), **options)
         if answer.code is None:  # it was killed
             self.worker.close()
             self.worker = Worker(self._library, self.place)
         return answer
 
 
-def litter(place: Path) -> list[str]:
-    """Returns the names of temporary files and folders."""
+def litter(place):
     names = [str(path.relative_to(place)) for path in place.rglob("*")]
     return sorted(name for name in names if LITTER.search(name))
 
 
-def _short(said: str) -> str:
-    """Returns the lines of what was said that matter, and the last ones."""
-    lines = said.splitlines()
-    kept = [line for line in lines[:-5] if "warning" in line or "error" in line]
-    return "\n".join([*kept, *lines[-5:]])
-
-
-def _core(found: Any) -> Any:
+def _core(found):
     """Returns what may not differ where an earlier checkpoint is missing, and that was said.
 
     Training goes on from another step then, without the evaluation at the end of the start before.
@@ -187,12 +298,11 @@ def _core(found: Any) -> Any:
     return kept, left
 
 
-def difference(expected: Any, found: Any) -> str:
+def difference(expected, found):
     """Returns where two values differ, as a line."""
+    if isinstance(expected, tuple) and isinstance(found, tuple):
+        expected, found = dict(enumerate(expected)), dict(enumerate(found))
     if isinstance(expected, dict) and isinstance(found, dict):
         keys = [key for key in expected | found if expected.get(key) != found.get(key)]
         return "; ".join(f"{k}: {difference(expected.get(k), found.get(k))}" for k in keys)
-    if isinstance(expected, tuple) and isinstance(found, tuple):
-        pairs = zip(expected, found, strict=True)
-        return "; ".join(difference(one, other) for one, other in pairs if one != other)
     return f"{str(expected)[:300]} became {str(found)[:300]}"

@@ -7,9 +7,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 from tests.helpers.scripts import ROOT, finish, losses, write_config
 from tests.helpers.two_hosts import NOTHING, start_two
@@ -35,7 +32,7 @@ HARMS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGSTOP", "disk", "config", "text", "v
 WEIGHTS = (6, 3, 2, 2, 3, 1, 1, 1)
 
 
-def trials(folder: Path, seed: int) -> Iterator[Trial]:
+def trials(folder, seed):
     """Yields what each harm came to; the undisturbed run is made first."""
     rng = random.Random(seed)
     config = write_config(folder)
@@ -56,26 +53,23 @@ def trials(folder: Path, seed: int) -> Iterator[Trial]:
         shutil.rmtree(workdir, ignore_errors=True)
 
 
-def result_of(workdir: Path) -> tuple[dict[int, float], Any]:
+def result_of(workdir):
     """The losses of a run, and the fingerprints of its last parameters."""
     about = workdir / "checkpoints" / str(NUM_STEPS) / "about" / "metadata"
     return losses(workdir), json.loads(about.read_text())["fingerprints"]
 
 
-def do_harm(
-    config: Path, workdir: Path, kind: str, host: int, moment: float
-) -> tuple[list[tuple[int, str]], float]:
+def do_harm(config, workdir, kind, host, moment):
     """Starts both and harms one: what both said, and the seconds until both had ended."""
     processes = start_two(config, workdir, *ARGUMENTS)
     harmed = processes[host]
     try:
         time.sleep(moment)
         begun = time.monotonic()
-        if kind == "disk":
-            if harmed.poll() is None:
-                resource.prlimit(harmed.pid, resource.RLIMIT_FSIZE, (100, 100))
-        else:
+        if kind != "disk":
             harmed.send_signal(getattr(signal, kind))
+        elif harmed.poll() is None:
+            resource.prlimit(harmed.pid, resource.RLIMIT_FSIZE, (100, 100))
         if kind == "SIGSTOP":
             time.sleep(STOPPED)
             begun = time.monotonic()  # the other one has ended long since, or does not end
@@ -86,7 +80,7 @@ def do_harm(
             process.kill()
 
 
-def finish_in(processes: Sequence[Any], seconds: float) -> list[tuple[int, str]]:
+def finish_in(processes, seconds):
     """What both said; with exit code -9 for one that takes too long."""
     try:
         return finish(processes, seconds)
@@ -95,10 +89,9 @@ def finish_in(processes: Sequence[Any], seconds: float) -> list[tuple[int, str]]
         return [(-9, f"{text}\nit hangs") for text in said]
 
 
-def give_something_else(config: Path, workdir: Path, kind: str, host: int) -> list[tuple[int, str]]:
+def give_something_else(config, workdir, kind, host):
     """What both say if one has another configuration, other text or another program."""
-    own: list[Any] = [NOTHING, NOTHING]
-    other = workdir.with_name("other")
+    own, other = [NOTHING, NOTHING], workdir.with_name("other")
     if kind == "config":
         own[host] = (["--config.training.seed=7"], {})
     elif kind == "text":
@@ -117,7 +110,7 @@ def give_something_else(config: Path, workdir: Path, kind: str, host: int) -> li
         shutil.rmtree(other, ignore_errors=True)
 
 
-def _same_path_for_another_text(config: Path, other: Path) -> Path:
+def _same_path_for_another_text(config, other):
     """Writes a corpus of one line more, and a configuration that reads the one where it runs."""
     shutil.copytree(config.parent / "corpus", other / "corpus")
     for language, line in (("en", "1 2 3"), ("de", "d c b")):
@@ -128,14 +121,7 @@ def _same_path_for_another_text(config: Path, other: Path) -> Path:
     return here
 
 
-def judge(
-    harm: str,
-    said: Sequence[tuple[int, str]],
-    seconds: float,
-    config: Path,
-    workdir: Path,
-    whole: tuple[dict[int, float], Any],
-) -> Trial:
+def judge(harm, said, seconds, config, workdir, whole):
     """Says what became of a run: of what both hosts said, of the time, and of the next start."""
     answer = "; ".join(f"host {host} {end}" for host, end in enumerate(said))
     own = [text for code, text in said if code != -signal.SIGABRT or BY_JAX not in text]

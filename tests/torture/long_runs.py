@@ -1,20 +1,24 @@
 """Long work: what a process holds must not grow with the steps and lines behind it."""
 
+import ctypes
+import gc
 import json
-from collections.abc import Iterator
+import os
 from pathlib import Path
-from typing import Any
+from statistics import median
 
-from tests.helpers.resources import grown
+import jax
+
 from tests.helpers.scripts import run_python, write_config
 from tests.torture import Outcome, Trial
 
 HARM = "10,000 steps with evaluations; 1,000,000 lines translated"
 NUM_STEPS, NUM_LINES = 10_000, 1_000_000
+ALLOWED_SHARE, ALLOWED_KIB = 0.02, 10 << 10  # by which memory may grow in the last half
 TRAIN = """
 import json, runpy, sys
 import transformer
-from tests.helpers.resources import Resources
+from tests.torture.long_runs import Resources
 from transformer.training import progress
 from transformer.training.trainer import Trainer
 
@@ -34,7 +38,7 @@ print(json.dumps(resources.samples))
 """
 TRANSLATE = """
 import json, sys
-from tests.helpers.resources import Resources
+from tests.torture.long_runs import Resources
 from transformer.cli.commands import evaluate
 from transformer.inference.file_job import FileJob
 
@@ -51,15 +55,60 @@ sys.exit(code)
 """
 
 
-def trials(folder: Path, seed: int) -> Iterator[Trial]:
+class Resources:
+    """Samples what this process holds. programs: how many were compiled, as of the last sample."""
+
+    def __init__(self):
+        self.samples, self._num_programs = [], 0
+        jax.monitoring.register_event_duration_secs_listener(self._count)
+
+    def _count(self, event, seconds, **_):
+        self._num_programs += event == "/jax/core/compile/backend_compile_duration"
+
+    def sample(self):
+        """Appends what is held now to `samples`; memory in KiB.
+
+        To be called after each save, evaluation or chunk, when none is under way.
+        """
+        gc.collect()  # else it would depend on when that happens by itself
+        ctypes.CDLL(None).malloc_trim(0)  # what is freed: glibc keeps some of it, by its threads
+        lines = Path("/proc/self/status").read_text().splitlines()
+        status = dict(line.split(":", 1) for line in lines)
+        held = {"memory": int(status["RssAnon"].split()[0]), "threads": int(status["Threads"])}
+        held |= {"files": len(os.listdir("/proc/self/fd")), "programs": self._num_programs}
+        self.samples.append(held)
+
+
+def grown(samples):
+    """{what grew in the last half: (before, after)}, by the medians of two quarters of the samples.
+
+    What is left behind once per sample grows by half of their number from the median of the one
+    quarter to that of the other. Half of that is allowed, as pools of threads still grow to their
+    size. No program may be compiled anew.
+    """
+    quarter = len(samples) // 4
+    allowed = {"files": quarter, "threads": quarter}
+    parts = samples[quarter : 2 * quarter], samples[-quarter:]
+    found = {}
+    for name in samples[0]:
+        before, after = (median(sample[name] for sample in part) for part in parts)
+        slack = allowed.get(name, 0)
+        if name == "memory":
+            slack = ALLOWED_SHARE * before + ALLOWED_KIB
+        if after > before + slack:
+            found[name] = before, after
+    return found
+
+
+def trials(folder, seed):
     """Yields one trial of training, and then one of translating with what was trained."""
     config, run = write_config(folder), folder / "run"
-    yield judge(f"{NUM_STEPS:,} steps", *train(config, run, NUM_STEPS, seed))
-    yield judge(f"{NUM_LINES:,} lines", *translate(folder, run, NUM_LINES))
+    yield train(config, run, NUM_STEPS, seed)
+    yield translate(folder, run, NUM_LINES)
 
 
-def train(config: Path, run: Path, num_steps: int, seed: int = 2) -> tuple[list[Any], str]:
-    """What a training process held after each evaluation, and what it said."""
+def train(config, run, num_steps, seed=2):
+    """Whether a training process holds more after each evaluation."""
     settings = {
         "model.d_model": 16,
         "model.d_ff": 16,
@@ -72,33 +121,29 @@ def train(config: Path, run: Path, num_steps: int, seed: int = 2) -> tuple[list[
         "training.eval_every": max(1, num_steps // 40),
         "training.checkpoint_every": max(1, num_steps // 40),
     }
-    return held(TRAIN, config, run, json.dumps(settings))
+    return judge(f"{num_steps:,} steps", TRAIN, config, run, json.dumps(settings))
 
 
-def translate(folder: Path, run: Path, num_lines: int) -> tuple[list[Any], str]:
-    """What a process held after each chunk of a file that it translated, and what it said."""
+def translate(folder, run, num_lines):
+    """Whether a process holds more after each chunk of a file that it translates."""
     with (folder / "many.txt").open("w") as file:
         for number in range(num_lines):
             print(*str(number * 7919 % num_lines).translate({55: "1", 56: "2", 57: "3"}), file=file)
     words = f"--workdir={run}", f"--input={folder}/many.txt", f"--output={folder}/many.out"
-    words += (f"--chunk_lines={max(1, num_lines // 100)}",)
-    samples, said = held(TRANSLATE, *words)
+    chunks = f"--chunk_lines={max(1, num_lines // 100)}"
+    trial = judge(f"{num_lines:,} lines", TRANSLATE, *words, chunks)
     out = folder / "many.out"
-    num_answers = out.read_bytes().count(b"\n") if out.exists() else 0
-    return (samples if num_answers == num_lines else []), said
+    is_whole = out.exists() and out.read_bytes().count(b"\n") == num_lines
+    return trial if is_whole else trial._replace(outcome=Outcome.LOST)
 
 
-def held(program: str, *arguments: Any) -> tuple[list[Any], str]:
-    """What a program says on standard output that it held, and its standard error."""
+def judge(work, program, *arguments):
+    """Survived, if of what a program says on standard output nothing grew in the last half."""
     code, out, err = run_python(program, *arguments, timeout=None)
-    return (json.loads(out.splitlines()[-1]) if code == 0 else []), err
-
-
-def judge(work: str, samples: list[Any], said: str) -> Trial:
-    """Survived, if nothing grew in the last half."""
-    if not samples:
-        return Trial(work, Outcome.LOST, said[-2000:])
-    found = grown(samples)
+    if code != 0:
+        return Trial(work, Outcome.LOST, err[-2000:])
+    samples = json.loads(out.splitlines()[-1])
     ends = f"{len(samples)} samples, from {samples[len(samples) // 4]} to {samples[-1]}"
     print(f"{work}: {ends}", flush=True)
+    found = grown(samples)
     return Trial(work, Outcome.LOST if found else Outcome.SURVIVED, f"grown: {found}; {ends}")
