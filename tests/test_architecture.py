@@ -1,13 +1,11 @@
 """The shape of the code base: layers, sizes, docstrings, and what importing it may do."""
 
 import ast
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests.helpers.scripts import ROOT, run_python
+
 PACKAGE = ROOT / "transformer"
 # A package (or a module at the top) may import those to its right and never those to its left.
 # Those between bars have no order among each other and may not import each other.
@@ -133,10 +131,8 @@ def test_reading_text_starts_no_jax():
         "training_text.load_evaluation_pairs(config.DataConfig(), 'test')\n"
         "print(sorted({'jax', 'flax', 'orbax', 'tensorflow', 'torch'} & sys.modules.keys()))\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    assert result.stdout == "[]\n"
+    code, out, err = run_python(program)
+    assert (code, out) == (0, b"[]\n"), err
 
 
 def test_sizes():

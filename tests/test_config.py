@@ -1,7 +1,6 @@
 """The settings and configs/: every experiment validates, every mistake gets one sentence."""
 
 import importlib
-import pathlib
 import re
 import sys
 
@@ -10,13 +9,13 @@ from sacrebleu.metrics import BLEU
 
 from configs import embedded_en_de, g2p, table3, wmt14_en_de_base, wmt14_en_de_big
 from tests.helpers.rings import others_long
+from tests.helpers.scripts import ROOT
 from tests.helpers.tiny_models import count_parameters
 from transformer.config import Config
 from transformer.config.python_files import load_config_file
 from transformer.config.setting import SYNONYMS
 from transformer.workdir import WorkDir
 
-ROOT = pathlib.Path(__file__).parents[1]
 CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))
 SETTINGS = {setting.name: setting for setting in Config.settings()}
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from tests.helpers.random_runs import write_run
+from tests.helpers.scripts import ROOT
 from transformer.checkpoint.restore import restore
 from transformer.config import DataConfig
 from transformer.data.rows.images import load_images
 from transformer.data.workers import in_order
 
-ROOT = pathlib.Path(__file__).parents[1]
 # Who may run what it reads or names, and why that is nothing that a stranger wrote.
 TRUSTED = {
     "data/workers.py": {"pickle.load", "subprocess.Popen"},  # a pipe to processes of its own
@@ -60,10 +60,9 @@ def dangers(tree):
 
 def test_no_call_of_the_package_runs_what_it_reads():
     """Catches pickles, eval, imports by name and templates that a run or a corpus could reach."""
-    found = {}
-    for path in (ROOT / "transformer").rglob("*.py"):
-        if names := set(dangers(ast.parse(path.read_bytes()))):
-            found[path.relative_to(ROOT / "transformer").as_posix()] = names
+    package = ROOT / "transformer"
+    calls = {path: set(dangers(ast.parse(path.read_bytes()))) for path in package.rglob("*.py")}
+    found = {path.relative_to(package).as_posix(): names for path, names in calls.items() if names}
     assert found == TRUSTED
     examples = "np.load(f, allow_pickle=True)", "yaml.load(f)", "torch.load(f)", "eval(text)"
     assert all(set(dangers(ast.parse(example))) for example in examples)

@@ -29,15 +29,13 @@ def test_a_registered_name_is_a_choice_of_the_configuration():
     assert callable(cosine) and Config().with_values(changes).validate()
 
 
-class NoDropout:
-    """An attention function with weights, but for an argument."""
-
-    def __call__(self, query, key, value, mask=None): ...
-
-
 @pytest.mark.parametrize(
     "function",
-    [lambda query, key, value, *, mask=None: value, lambda q, k, v, *, mask, dropout: v, NoDropout],
+    [
+        lambda query, key, value, *, mask=None: value,
+        lambda q, k, v, *, mask, dropout: v,
+        type("WithoutDropout", (), {"__call__": lambda self, query, key, value, mask=None: value}),
+    ],
     ids=["without dropout", "dropout has no default", "class"],
 )
 def test_an_attention_function_takes_what_it_is_called_with(function):
@@ -58,10 +56,9 @@ def test_a_taken_name_is_refused_but_a_cell_may_run_again():
 
     transformer.register_attention("own", define(1))
     transformer.register_attention("own", define(2))  # the same definition, edited
-    with pytest.raises(ValueError, match="attention function 'own' exists already"):
-        transformer.register_attention("own", lambda *arrays, **options: 3)
-    with pytest.raises(ValueError, match="'fused' exists already"):
-        transformer.register_attention("fused", define(4))
+    for name in ("own", "fused"):
+        with pytest.raises(ValueError, match=f"attention function '{name}' exists already"):
+            transformer.register_attention(name, lambda *arrays, **options: 3)
     with pytest.raises(ValueError, match="must be a text, not None"):
         transformer.register_task(None, object)
     with pytest.raises(ValueError, match="There is no metric 'own' but bleu, line_error_rate"):

@@ -194,9 +194,7 @@ def test_opening_for_reading_says_and_writes_nothing(tmp_path, caplog):
     assert caplog.records == [] and list(tmp_path.iterdir()) == []
 
 
-def test_a_save_that_fails_on_one_of_several_hosts_ends_the_run_in_a_sentence(
-    tmp_path, monkeypatch
-):
+def test_a_save_that_fails_on_one_host_ends_the_run_in_a_sentence(tmp_path, monkeypatch):
     """Catches a traceback of Orbax's, a lost host that is taken for a full disk, and ten minutes in
     which all hosts stand still, as they wait for the host whose save failed."""
     manager = Manager(epath.Path(tmp_path), 1, lambda steps: None, read_only=False)

@@ -19,7 +19,6 @@ MOST_BYTES = 100_000
 
 
 def name_of(archive):
-    """ "0.2.0/classifier"."""
     return f"{archive.parent.name}/{archive.name.removesuffix('.tar.xz')}"
 
 

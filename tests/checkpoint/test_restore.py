@@ -31,12 +31,9 @@ def test_a_restored_model_computes(runs, task):
     # To compute one of them is enough; the shapes of the others show names and sizes.
     evaluate = jax.jit(apply) if task == "translation" else partial(jax.eval_shape, apply)
     logits = evaluate({"params": run.params}, batch)
-    if task in ("classification", "token_classification", "images"):
-        num_outputs = len(run.labels.names)
-        assert num_outputs == 3
-    else:
-        num_outputs = run.tokenizers[1].vocab_size
-    assert logits.shape == (1, 1, num_outputs)
+    has_classes = task in ("classification", "token_classification", "images")
+    assert len(run.labels.names) == 3 * has_classes
+    assert logits.shape == (1, 1, 3 if has_classes else run.tokenizers[1].vocab_size)
     assert task != "translation" or np.isfinite(logits).all()
     assert (run.config.task, run.checkpoint, run.step) == (task, "best (20)", 20)
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(run.params))

@@ -19,7 +19,6 @@ from transformer.workdir import WorkDir
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A folder with a run of random weights for each of three tasks."""
     folder = tmp_path_factory.mktemp("runs")
     for task in ("translation", "masked_lm", "classification", "language_model"):
         write_run(folder / task, task)
@@ -46,7 +45,6 @@ def flat(params):
 
 
 def trained(path):
-    """The parameters of a run's best checkpoint by name."""
     run = WorkDir(path)
     return flat(open_for_reading(run, run.load_config()).load("best").params)
 
@@ -55,9 +53,7 @@ def test_a_run_of_the_same_task_is_copied_whole(runs):
     """Catches an array that stays fresh without a word."""
     params, note = start("translation", runs / "translation")
     theirs = trained(runs / "translation")
-    assert params.keys() == theirs.keys()
-    for name, value in theirs.items():
-        np.testing.assert_array_equal(params[name], value)
+    jax.tree.map(np.testing.assert_array_equal, params, theirs)
     assert f"best (20): {len(theirs)} of its {len(theirs)} arrays are copied, 0 others" in note
 
 

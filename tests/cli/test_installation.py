@@ -15,12 +15,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 def test_every_package_is_installed():
     """Catches a new package, or the configurations, that only a checkout has."""
-    folders = {path.parent for path in (ROOT / "transformer").rglob("*") if path.is_file()}
-    names = {
-        ".".join(folder.relative_to(ROOT).parts)
-        for folder in folders
-        if "__pycache__" not in folder.parts
-    }
+    files = [path.relative_to(ROOT) for path in (ROOT / "transformer").rglob("*") if path.is_file()]
+    names = {".".join(file.parts[:-1]) for file in files if "__pycache__" not in file.parts}
     setuptools = PROJECT["tool"]["setuptools"]
     assert set(setuptools["packages"]) == names | {"transformer.configs"}
     assert (ROOT / setuptools["package-dir"]["transformer.configs"] / "embedded_en_de.py").is_file()

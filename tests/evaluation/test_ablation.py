@@ -84,11 +84,11 @@ def test_a_row_that_cannot_be_trained_is_named(tmp_path):
 def test_the_schedule_goes_along_with_the_number_of_steps():
     """Catches a short budget that ends within the warm-up, and a decay that begins out of none."""
     base = Config().with_values({"training.num_train_steps": 1000, "optimizer.warmup_steps": 100})
-    base = base.with_values({"training.eval_every": 250, "training.checkpoint_every": 2})
-    values = with_num_steps(base, 100).validate().values()
-    assert values["training.num_train_steps"] == 100 and values["optimizer.warmup_steps"] == 10
-    assert values["training.eval_every"] == 25 and values["training.checkpoint_every"] == 1
-    assert values["optimizer.decay_steps"] == 0
+    base.training.eval_every, base.training.checkpoint_every = 250, 2
+    found = with_num_steps(base, 100).validate()
+    training, optimizer = found.training, found.optimizer
+    assert (training.num_train_steps, optimizer.warmup_steps) == (100, 10)
+    assert (training.eval_every, training.checkpoint_every, optimizer.decay_steps) == (25, 1, 0)
 
 
 def test_a_row_stands_beside_the_base_and_what_was_published():

@@ -86,31 +86,25 @@ def test_each_of_several_runs_is_tested_against_the_first():
 def test_a_metric_may_have_another_name_in_sacrebleu():
     """Catches a registered metric whose paired test is looked for under its label."""
     systems = [[row[2] for row in texts(noise)] for noise in (0.1, 0.6)]
-    (found,) = comparison.paired_differences(
-        systems, [row[1] for row in texts(0)], {"edits": TER()}
-    )
+    references = [row[1] for row in texts(0)]
+    (found,) = comparison.paired_differences(systems, references, {"edits": TER()})
     assert found.metric == "edits" and found.difference > 10 and "ar:300" in found.signatures[1]
 
 
 def test_only_the_settings_that_differ_are_shown():
-    """Catches a table of all settings, values under the name of another run, and a 0 for another.
-    The 0 stands for as many layers as in the encoder."""
+    """Catches a table of all settings, values under the name of another run, a 0, as many layers as
+    in the encoder, for another number, and perplexities per other tokens as if comparable."""
     runs = [
         compared("a", evaluation(), model__num_decoder_layers=0, training__init_from=""),
         compared("b", evaluation(), model__num_decoder_layers=6, training__init_from="runs/x"),
-        compared("c", evaluation(), model__num_decoder_layers=1, training__init_from=""),
+        compared("c", evaluation(), vocabulary=2, model__num_decoder_layers=1),
     ]
-    head = "settings that differ"
-    assert Comparison(runs).tables()[2] == [
+    head, found = "settings that differ", Comparison(runs)
+    assert found.tables()[2] == [
         {head: "--config.model.num_decoder_layers", "a": "6", "b": "6", "c": "1"},
         {head: "--config.training.init_from", "a": "''", "b": "runs/x", "c": "''"},
     ]
     assert [*Comparison(runs[:2]).settings()] == ["--config.training.init_from"]
-
-
-def test_a_perplexity_of_another_vocabulary_is_marked():
-    """Catches perplexities per other tokens that stand side by side as if comparable."""
-    found = Comparison([compared(str(n), evaluation(), vocabulary=n // 2) for n in (2, 3, 4)])
     assert [run["has_comparable_perplexity"] for run in found.to_json()["runs"]] == [1, 1, 0]
     marked = [line for line in found.lines() if "*" in line]
     assert len(marked) == 2 and marked[1].startswith("*: per token of another vocabulary")

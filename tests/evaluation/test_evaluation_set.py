@@ -3,6 +3,7 @@
 import urllib.error
 import urllib.request
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from sacrebleu.dataset import DATASETS
@@ -53,8 +54,9 @@ def test_files_of_one_stem_have_names_of_their_own(tmp_path):
     assert len(names) == 3 and all(name.startswith("test_") for name in names)
 
 
-def test_a_published_test_set_comes_with_its_references(monkeypatch):
-    """Catches a second reference of WMT that is left out, and the wrong direction."""
+def test_a_published_test_set_comes_with_its_references(tmp_path, monkeypatch):
+    """Catches a second reference of WMT that is left out, the wrong direction, and a traceback of
+    urllib, or an empty test set, on a machine without a network."""
     files = {"get_source_file": lambda _: "in", "get_reference_files": lambda _: ["a", "b"]}
     published = SimpleNamespace(langpairs=["en-de"], **files)
     monkeypatch.setitem(DATASETS, "own/full", published)
@@ -64,15 +66,8 @@ def test_a_published_test_set_comes_with_its_references(monkeypatch):
         read_published("wmt", "en-de")
     with pytest.raises(ValueError, match=r"for en-xx \(none\), not"):
         read_published("own/full", "en-xx")
-
-
-def test_no_network_is_one_sentence(tmp_path, monkeypatch):
-    """Catches a traceback of urllib, or an empty test set, on a machine without a network."""
-
-    def fail(*_):
-        raise urllib.error.URLError("no route to host")
-
-    monkeypatch.setattr(urllib.request, "urlopen", fail)
+    no_network = MagicMock(side_effect=urllib.error.URLError("no route to host"))
+    monkeypatch.setattr(urllib.request, "urlopen", no_network)
     for name in ("_outdir", "_rawdir"):
         monkeypatch.setattr(DATASETS["wmt17"], name, str(tmp_path))
     with pytest.raises(ValueError, match=r"wmt17 cannot be downloaded .*no route to host"):
