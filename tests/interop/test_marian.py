@@ -18,6 +18,7 @@ from transformer.interop.import_model import read_folder
 from transformer.interop.marian import SETTINGS, read_marian, read_vocab_yml
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
+NAMES = ["marian_joint", "marian_pieces", "marian_pre_norm", "marian_separate"]
 MODEL = "opus.npz.best-perplexity.npz"
 
 
@@ -51,12 +52,7 @@ def copy_package(folder, name="marian_pieces", settings=None, tensors=None, deco
     return folder
 
 
-@pytest.mark.parametrize(
-    "name",
-    others_long(
-        ["marian_joint", "marian_pieces", "marian_pre_norm", "marian_separate"], "marian_joint"
-    ),
-)
+@pytest.mark.parametrize("name", others_long(NAMES, "marian_joint"))
 def test_every_word_has_the_log_probability_that_marian_gives_it(name):
     """Catches other sinusoids, norms, biases or rows, and text that is split otherwise."""
     translator, pairs = translator_of(name), expected(name)["pairs"]

@@ -34,11 +34,9 @@ def no_pictures(monkeypatch):
 
 
 class PointBatch(NamedTuple):
-    """Points x [B, 2] and their sums y [B]; weights [B] are 0 in empty rows."""
-
-    x: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
+    x: np.ndarray  # [B, 2]
+    y: np.ndarray  # [B], their sums
+    weights: np.ndarray  # [B], 0 in empty rows
 
 
 class PointBatches:
@@ -59,8 +57,6 @@ class Linear(nn.Module):
 
 
 class PointTask(Task):
-    """Learns to add two numbers, by the squared error."""
-
     def __init__(self, config, parallel, workdir):
         super().__init__(config, parallel, workdir)
         self.model = Linear()
@@ -123,8 +119,7 @@ def test_another_schedule_is_the_same_program(tmp_path):
     schedule that it was compiled with."""
     trainer, learnt = make_trainer(tmp_path), []
     for peak in (0.5, 0.25):
-        config = trainer.config.with_values({"optimizer.peak_learning_rate": peak})
-        trainer.take_schedule(config)
+        trainer.take_schedule(trainer.config.with_values({"optimizer.peak_learning_rate": peak}))
         state = trainer.train_step.init_state()
         batch = trainer.train_step.make_batch(trainer.task.training_batches, 0)
         begun = state.params["Dense_0"]["bias"]
@@ -151,15 +146,13 @@ def test_losses_are_means_over_real_rows(tmp_path):
     assert validation["validation_loss"] == squared_error(trained, [batches[0], batches[1]])
 
 
-def log_of(workdir):
-    """(step, loss, validation loss) of each line of metrics.jsonl."""
-    records = WorkDir(workdir).read_metrics()
-    return [(r["step"], r.get("loss"), r.get("validation_loss")) for r in records]
-
-
-def assert_same_run(ours, theirs):
-    assert log_of(ours.workdir.path) == log_of(theirs.workdir.path)
-    params = (trainer.checkpoints.load("last").params for trainer in (ours, theirs))
+def assert_same_run(*trainers):
+    names, logs = ("step", "loss", "validation_loss"), []
+    for trainer in trainers:
+        records = trainer.workdir.read_metrics()
+        logs.append([[record.get(name) for name in names] for record in records])
+    assert logs[0] == logs[1]
+    params = (trainer.checkpoints.load("last").params for trainer in trainers)
     jax.tree.map(np.testing.assert_array_equal, *params)
 
 
@@ -275,19 +268,15 @@ def test_patience_ends_a_run_that_no_longer_improves(tmp_path):
     for steps in (6, 20):
         trainer = make_trainer(tmp_path, num_train_steps=steps, eval_every=2, patience=3)
         trainer.task.selection_key, trainer.task.higher_is_better = "validation_bleu", True
-        trainer.task.evaluate = lambda params: (
-            {"validation_bleu": 100.0, "validation_loss": next(losses)},
-            [],
-        )
+        scores = ({"validation_bleu": 100.0, "validation_loss": loss} for loss in losses)
+        trainer.task.evaluate = lambda params, scores=scores: (next(scores), [])
         assert trainer.run() == DONE
         assert trainer.checkpoints.best_step() == 4
     assert trainer.workdir.read_metrics()[-1]["step"] == 8
     assert (trainer.step, trainer.stopping.num_worse) == (8, 3)
 
 
-@pytest.mark.parametrize(
-    ("fails", "times", "code"), [("save", 1, 0), ("save", 99, 1), ("wait", 1, 1)]
-)
+@pytest.mark.parametrize("fails, times, code", [("save", 1, 0), ("save", 99, 1), ("wait", 1, 1)])
 def test_a_checkpoint_that_cannot_be_written(fails, times, code, tmp_path, monkeypatch, capsys):
     """Catches a full disk that ends a run, or goes unsaid; only the last save decides."""
     attempt, failures = getattr(Checkpoints, fails), []
