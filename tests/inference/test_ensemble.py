@@ -50,7 +50,8 @@ def test_a_model_with_itself_is_that_model(runs):
     one = Translator.from_checkpoint(runs / "a", "20", **ONE)
     alone = one.translate(SOURCES, nbest=2)
     assert repr(one) == f"Translator({runs / 'a'}, 20, 5,760 parameters, float32, 1 × cpu)"
-    assert repr(restore(one.run.workdir)).startswith(f"Run({runs / 'a'}, best (10), translation, 5")
+    said = f"Run({runs / 'a'}, best (10), translation, 5,760 parameters)"
+    assert repr(restore(runs / "a")) == said
     (runs / "me@lab").mkdir()
     (runs / "me@lab" / "a").symlink_to(runs / "a")
     both = Translator.from_checkpoints([f"{runs}/a@20", f"{runs}/me@lab/a@20"], **ONE)
