@@ -13,8 +13,7 @@ def test_batch_as_in_its_example():
     run on from one sentence to the next: the example of `Batch`, and two more rows."""
     source = Ragged.from_lists([[8, EOS], [5, 6, EOS], [7, 8, 9, EOS]])
     target = Ragged.from_lists([[9, 9, EOS], [7, EOS], [4, EOS]])
-    per_row = np.array([2, 0, 1])
-    batch = Batch.from_pairs((source, target), np.array([1, 0, 2]), per_row, (6, 6))
+    batch = Batch.from_pairs((source, target), np.array([1, 0, 2]), np.array([2, 0, 1]), (6, 6))
     empty = [PAD] * 6
     assert {name: array.tolist() for name, array in batch._asdict().items()} == {
         "inputs": [[5, 6, EOS, 8, EOS, PAD], empty, [7, 8, 9, EOS, PAD, PAD]],
@@ -28,8 +27,8 @@ def test_batch_as_in_its_example():
 
 
 def test_arrays_of_one_pair_per_row_are_the_same_batch():
-    """Catches padding that the models attend to, in what a researcher feeds by hand, and types that
-    would compile another program."""
+    """Catches padding that the models attend to, in what a researcher feeds by hand, types that
+    would compile another program, and an empty row whose class would not be computed."""
     source, target = [[5, 6, EOS], [], [7, EOS]], [[8, EOS], [], [9, 9, EOS]]
     arrays = [[ids + [PAD] * (4 - len(ids)) for ids in side] for side in (source, target)]
     sides = [*map(Ragged.from_lists, (source, target))]
@@ -38,12 +37,7 @@ def test_arrays_of_one_pair_per_row_are_the_same_batch():
         assert np.array_equal(a, b) and a.dtype == np.int32
     for array in Batch.zeros(3, 5):
         assert array.shape == (3, 5) and array.dtype == np.int32 and not array.any()
-
-
-def test_lengths_may_be_given():
-    """Catches an empty row that is attended to, and one whose class would not be computed."""
-    inputs = np.full((2, 3), 5, np.int32)
-    batch = Batch.from_arrays(inputs, input_lengths=np.array([3, 0]))
+    batch = Batch.from_arrays(np.full((2, 3), 5, np.int32), input_lengths=np.array([3, 0]))
     assert batch.input_segments.tolist() == [[1, 1, 1], [0, 0, 0]]
     assert batch.weights.tolist() == [[1], [1]]
 

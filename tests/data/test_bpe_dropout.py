@@ -20,10 +20,8 @@ SENTENCE = "the cat of my neighbours sleeps upon an overwhelmingly comfortable m
 
 def make_texts(num_sentences, seed):
     rng = np.random.default_rng(seed)
-    counts = rng.integers(2, 12, num_sentences)
-    return [
-        f"{i} " + " ".join(rng.choice(SENTENCE.split(), count)) for i, count in enumerate(counts)
-    ]
+    counts = enumerate(rng.integers(2, 12, num_sentences))
+    return [f"{i} " + " ".join(rng.choice(SENTENCE.split(), count)) for i, count in counts]
 
 
 SOURCES, TARGETS = make_texts(150, 0), make_texts(150, 1)
@@ -54,9 +52,8 @@ def test_segmentations_are_as_likely_as_in_the_paper(rate):
     segmented = BpeDropout(PIECES, rate)(many, random_keys((0,), (len(many),)))
     for nth, word in enumerate(words):
         expected = segmentations(list("▁" + word), score, rate)
-        drawn = Counter(
-            tuple(segmented[i].tolist()) for i in range(nth * number, nth * number + number)
-        )
+        places = range(nth * number, nth * number + number)
+        drawn = Counter(tuple(segmented[i].tolist()) for i in places)
         drawn = {tuple(PIECES.pieces(key)): count / number for key, count in drawn.items()}
         assert drawn.keys() <= expected.keys() and len(drawn) > 3
         for pieces, probability in expected.items():
@@ -93,8 +90,6 @@ def test_vocabularies_without_merges_are_refused():
         SubwordDropout([PIECES, CharacterTokenizer("ab")], 0.1, [], 0)
 
 
-# ---- the pairs of batches
-
 BEST = {*zip(*(map(tuple, PIECES.encode(side)) for side in (SOURCES, TARGETS)), strict=True)}
 
 
@@ -108,17 +103,15 @@ def batches_of(rate=0.2, texts=(SOURCES, TARGETS), row_length=64):
 def pairs_of(batches, epoch=0):
     """{(source ids, target ids)}, of which each sentence has its number at the beginning."""
     pairs = epoch_of(batches, epoch)
-    assert sorted(tuple(map(PIECES.decode, pair)) for pair in pairs) == sorted(
-        zip(SOURCES, TARGETS, strict=True)
-    )
+    texts = sorted(tuple(map(PIECES.decode, pair)) for pair in pairs)
+    assert texts == sorted(zip(SOURCES, TARGETS, strict=True))
     return {(tuple(source), tuple(target)) for source, target in pairs}
 
 
 def test_every_epoch_shows_every_pair_in_other_pieces():
     """Catches pairs that are cut, lost or altered, and the same random numbers in every epoch or
     on both sides."""
-    batches = batches_of()
-    shown = [BEST, *(pairs_of(batches, epoch) for epoch in range(3))]
+    shown = [BEST, *(pairs_of(batches_of(), epoch) for epoch in range(3))]
     assert all(len(a & b) < 30 for i, a in enumerate(shown) for b in shown[:i])
     pairs = epoch_of(batches_of(texts=(TARGETS, TARGETS)), 0)
     assert sum(source == target for source, target in pairs) < 30
@@ -144,7 +137,6 @@ def test_rows_are_planned_for_longer_sentences():
 def test_a_row_without_room_gets_the_best_segmentations():
     """Catches rows that overflow, as those of sentences that are as long as a row."""
     longest = max(max(map(len, pair)) for pair in BEST)
-    batches = batches_of(rate=0.9, row_length=longest)
-    shown = pairs_of(batches)
+    shown = pairs_of(batches_of(rate=0.9, row_length=longest))
     kept = sum(len({ids[side] for ids in shown} & {ids[side] for ids in BEST}) for side in (0, 1))
     assert 3 < kept < 300

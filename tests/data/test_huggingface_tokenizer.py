@@ -31,16 +31,12 @@ HARD = [
 SPECIAL = ["[SEP] a", "[CLS]", "[MASK]", "[PAD]", "<|endoftext|>", "<pad>", "<s>", "</s>", "<unk>"]
 
 
-def gpt2_files():
-    """A vocab.json of all bytes, the merges above and the end of a text, as GPT-2's."""
-    pairs = [line.split(" ") for line in MERGES_TXT.splitlines()[1:]]
-    tokens = sorted(library.pre_tokenizers.ByteLevel.alphabet())
-    tokens += [*map("".join, pairs), "<|endoftext|>"]
-    return json.dumps({token: i for i, token in enumerate(tokens)}), MERGES_TXT
-
-
+# A vocab.json of all bytes, the merges above and the end of a text, as GPT-2's.
+TOKENS = sorted(library.pre_tokenizers.ByteLevel.alphabet())
+TOKENS += [*(line.replace(" ", "") for line in MERGES_TXT.splitlines()[1:]), END]
+GPT2_FILES = json.dumps({token: i for i, token in enumerate(TOKENS)}), MERGES_TXT
 UNCASED = with_control_tokens(bert_json(VOCAB_TXT), BERT)
-OF_GPT2 = with_control_tokens(gpt2_json(*gpt2_files()), GPT2)
+OF_GPT2 = with_control_tokens(gpt2_json(*GPT2_FILES), GPT2)
 
 
 def pieces(tokenizer, text):
@@ -49,9 +45,8 @@ def pieces(tokenizer, text):
 
 def test_bert_splits_as_transformers():
     """Catches settings of the normalisation that are lost; as transformers 5.23 splits."""
-    assert pieces(UNCASED, "The cats, ÜBER 日本!") == [
-        *("[CLS]", "the", "cat", "##s", ",", "uber", "日", "[UNK]", "!", "[SEP]")
-    ]
+    said = " ".join(pieces(UNCASED, "The cats, ÜBER 日本!"))
+    assert said == "[CLS] the cat ##s , uber 日 [UNK] ! [SEP]"
     cased = with_control_tokens(bert_json(VOCAB_TXT, lowercase=False), BERT)
     assert pieces(cased, "The Über über É") == [*("[CLS]", "[UNK]", "[UNK]", "über", "É", "[SEP]")]
     text = bert_json(VOCAB_TXT, strip_accents=False, tokenize_chinese_chars=False)
@@ -63,17 +58,20 @@ def test_bert_splits_as_transformers():
 def test_gpt2_splits_as_transformers():
     """Catches merges in another order, "# #" taken for a comment, and a space that is added."""
     assert pieces(OF_GPT2, "the cat##\n\n") == [*("the", "Ġcat", "##", "ĊĊ", "<|endoftext|>")]
-    text = gpt2_json(*gpt2_files(), add_prefix_space=True)
-    spaced = with_control_tokens(text, GPT2)
+    spaced = with_control_tokens(gpt2_json(*GPT2_FILES, add_prefix_space=True), GPT2)
     assert pieces(spaced, "cat") == ["Ġcat", "<|endoftext|>"]
 
 
 def test_ids_are_those_of_the_file():
-    """Catches rows of an embedding table that stand for other tokens."""
+    """Catches rows of an embedding table that stand for other tokens, and a file that another
+    program reads with other ids."""
     assert UNCASED.pieces(range(UNCASED.vocab_size)) == VOCAB_TXT.split("\n")
     assert UNCASED.special == SpecialIds(pad=0, bos=3, eos=4, unk=2, mask=5)
-    assert OF_GPT2.pieces(range(OF_GPT2.vocab_size)) == [*json.loads(gpt2_files()[0])]
+    assert OF_GPT2.pieces(range(OF_GPT2.vocab_size)) == TOKENS
     assert {*OF_GPT2.special} == {OF_GPT2.vocab_size - 1} and OF_GPT2.special.silent == []
+    for tokenizer, end in ((UNCASED, []), (OF_GPT2, [OF_GPT2.special.eos])):
+        other = library.Tokenizer.from_str(tokenizer.text)
+        assert [[*other.encode(text).ids, *end] for text in HARD] == tokenizer.encode(HARD)
 
 
 def test_gpt2_gives_texts_back_with_their_line_breaks():
@@ -86,30 +84,19 @@ def test_gpt2_gives_texts_back_with_their_line_breaks():
     assert UNCASED.decode([*ids[:-1], UNCASED.special.mask]) == "the cat"
 
 
-def test_the_text_is_a_file_of_tokenizers():
-    """Catches a file that another program reads with other ids."""
-    for tokenizer, end in ((UNCASED, []), (OF_GPT2, [OF_GPT2.special.eos])):
-        other = library.Tokenizer.from_str(tokenizer.text)
-        assert [[*other.encode(text).ids, *end] for text in HARD] == tokenizer.encode(HARD)
-
-
 def test_added_tokens_and_other_settings_of_a_file():
     """Catches an added token with an id of its own, and files that cut or pad every text."""
-    foreign = library.Tokenizer.from_str(
-        bert_json(VOCAB_TXT.replace("\n[MASK]", "").replace("\nthe", "\n[MASK]\nthe"))
-    )
+    other_order = VOCAB_TXT.replace("\n[MASK]", "").replace("\nthe", "\n[MASK]\nthe")
+    foreign = library.Tokenizer.from_str(bert_json(other_order))
     foreign.add_tokens(["<new>"])
     foreign.add_special_tokens(["<user>"])
     foreign.enable_truncation(4)
     foreign.enable_padding(length=9)
-    foreign.post_processor = library.processors.BertProcessing(
-        ("[SEP]", foreign.token_to_id("[SEP]")), ("[CLS]", foreign.token_to_id("[CLS]"))
-    )
+    ends = [(name, foreign.token_to_id(name)) for name in ("[SEP]", "[CLS]")]
+    foreign.post_processor = library.processors.BertProcessing(*ends)
     tokenizer = with_control_tokens(foreign.to_str(), BERT)
-    text = "the cat<new> the <user>cats"
-    assert pieces(tokenizer, text) == [
-        *("[CLS]", "the", "cat", "<new>", "the", "<user>", "cat", "##s", "[SEP]")
-    ]
+    said = " ".join(pieces(tokenizer, "the cat<new> the <user>cats"))
+    assert said == "[CLS] the cat <new> the <user> cat ##s [SEP]"
     assert tokenizer.pieces(range(tokenizer.vocab_size))[-2:] == ["<new>", "<user>"]
     untyped = json.loads(bert_json(VOCAB_TXT))
     del untyped["model"]["type"]  # as files of before 2021
@@ -122,15 +109,14 @@ def test_what_is_no_such_file_is_refused_in_one_sentence():
     with pytest.raises(ValueError, match=r"^[^\n]*not Unigram[^\n]*\.$"):
         with_control_tokens(unigram, BERT)
     with pytest.raises(ValueError, match=r"^The vocabulary lacks \[PAD\], [^\n]*\.$"):
-        with_control_tokens(gpt2_json(*gpt2_files()), BERT)
+        with_control_tokens(gpt2_json(*GPT2_FILES), BERT)
     with pytest.raises(ValueError, match=r"^vocab.txt lacks \[PAD\], [^\n]*\.$"):
         bert_json("a\nb\n")
-    for files in (("{", MERGES_TXT), (gpt2_files()[0], "no merge"), (gpt2_files()[0], "a b c")):
+    for files in (("{", MERGES_TXT), (GPT2_FILES[0], "no merge"), (GPT2_FILES[0], "a b c")):
         with pytest.raises(ValueError, match=r"^vocab.json and merges.txt [^\n]*\.$"):
             gpt2_json(*files)
-    foreign = bert_json(VOCAB_TXT).encode()  # other ids around a text
-    with pytest.raises(ValueError, match=r"^[^\n]*\.$"):
-        HuggingFaceTokenizer.from_bytes(foreign)
+    with pytest.raises(ValueError, match=r"^[^\n]*\.$"):  # other ids around a text
+        HuggingFaceTokenizer.from_bytes(bert_json(VOCAB_TXT).encode())
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch):
@@ -139,9 +125,6 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ValueError, match=r"^This needs tokenizers: pip install [^\n]*interop"):
         HuggingFaceTokenizer.from_bytes(data)
-
-
-# ---- beside transformers, where it is installed
 
 
 @pytest.mark.parametrize("settings", [{}, {"do_lower_case": False}, {"strip_accents": False}])
@@ -163,12 +146,11 @@ def test_bert_has_the_ids_of_transformers(settings, tmp_path):
 def test_gpt2_has_the_ids_and_texts_of_transformers(add_prefix_space, tmp_path):
     """Catches another vocabulary, other merges and a text that is tidied."""
     transformers = pytest.importorskip("transformers")
-    vocabulary, merges = gpt2_files()
-    (tmp_path / "vocab.json").write_text(vocabulary)
-    (tmp_path / "merges.txt").write_text(merges)
+    for name, text in zip(("vocab.json", "merges.txt"), GPT2_FILES, strict=True):
+        (tmp_path / name).write_text(text)
     options = {"add_prefix_space": add_prefix_space}
     reference = transformers.GPT2Tokenizer.from_pretrained(tmp_path, **options)
-    tokenizer = with_control_tokens(gpt2_json(vocabulary, merges, **options), GPT2)
+    tokenizer = with_control_tokens(gpt2_json(*GPT2_FILES, **options), GPT2)
     reference.save_pretrained(tmp_path / "saved")
     saved = with_control_tokens((tmp_path / "saved" / "tokenizer.json").read_text(), GPT2)
     assert saved.encode(HARD) == tokenizer.encode(HARD)

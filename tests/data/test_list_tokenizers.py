@@ -34,13 +34,17 @@ MARIAN = [PieceListTokenizer(model, ALL) for model in MODELS]
 
 
 def test_the_model_splits_and_the_list_numbers():
-    """Catches the ids of the SentencePiece model, whose order is another."""
+    """Catches the ids of the SentencePiece model, whose order is another, an error on an emoji or
+    half of one, and "⁇" in a translation."""
     source, target = MARIAN
     processor = sentencepiece.SentencePieceProcessor(model_proto=MODELS[0])
     for text, ids in zip(ENGLISH, source.encode(ENGLISH), strict=True):
         assert source.pieces(ids) == [*processor.encode(text, out_type=str), "</s>"]
         assert source.decode(ids) == source.join_pieces(text) == text
         assert target.decode(ids) == text  # "▁" of pieces that the target's model does not know
+    ids = source.encode(["cat 😀😀", "cat \ud83d"])
+    assert ids[0].count(UNK) == 1  # the model's normalisation drops U+FFFD
+    assert [*map(source.decode, ids)] == ["cat", "cat"]
 
 
 def test_a_language_in_the_list_is_one_token_at_the_beginning():
@@ -71,31 +75,19 @@ def test_texts_begin_with_their_language(own, other):
         PieceListTokenizer(german, pieces, ["__xx__"])
 
 
-def test_what_is_unknown_is_one_token_and_no_text():
-    """Catches an error on an emoji or half of one, and "⁇" in a translation."""
-    ids = MARIAN[0].encode(["cat 😀😀", "cat \ud83d"])
-    assert ids[0].count(UNK) == 1  # the model's normalisation drops U+FFFD
-    assert [*map(MARIAN[0].decode, ids)] == ["cat", "cat"]
-
-
-# ---- characters, and ready-made pieces
-
 CHARACTERS = ["dé ja  vu ", "a\tb\nc\rd\u2028e\x85f", "日本\U0001f600", "<s>", ""]
 KNOWN = CharacterTokenizer.train(CHARACTERS)
 
 
 def test_text_of_known_characters_comes_back_exactly():
-    """Catches spaces that are joined or stripped, and normalisation."""
+    """Catches spaces that are joined or stripped, normalisation, an id beyond the embedding table,
+    and a set's order, which changes between starts."""
     rng = random.Random(0)
     known = sorted(set("".join(CHARACTERS)))
     texts = CHARACTERS + ["".join(rng.choices(known, k=rng.randrange(20))) for _ in range(200)]
     for text, ids in zip(texts, KNOWN.encode(texts), strict=True):
         assert len(ids) == len(text) + 1 and ids[-1] == EOS
         assert KNOWN.decode(ids) == KNOWN.join_pieces(text) == text
-
-
-def test_ids_of_characters_are_dense_and_depend_on_no_order():
-    """Catches an id beyond the embedding table, and a set's order, which changes between starts."""
     ids = {i for sentence in KNOWN.encode(CHARACTERS) for i in sentence[:-1]}
     assert ids == set(range(NUM_SPECIAL, KNOWN.vocab_size))
     assert KNOWN.pieces([PAD, BOS, EOS, UNK]) == ["<pad>", "<s>", "</s>", "<unk>"]
@@ -126,9 +118,6 @@ def test_ready_made_pieces():
     assert tokenizer.decode([UNK, NUM_SPECIAL, EOS, NUM_SPECIAL]) == "<unk> c"
     assert tokenizer.join_pieces("x@@ y @@ z") == "xy z"
     assert PiecesTokenizer.train(["a@@ b"], "").join_pieces("a@@ b") == "a@@ b"
-
-
-# ---- beside transformers, where it is installed
 
 
 def write_files(folder, pieces, models):

@@ -80,8 +80,7 @@ def test_only_pieces_are_chosen_and_all_else_is_as_it_was_packed():
         chosen, ids = originals(batch)
         assert chosen.any() and not chosen[(ids == EOS) | (ids == PAD)].any()
         assert np.array_equal(ids, packed.inputs)
-        assert np.array_equal(batch.input_segments, packed.input_segments)
-        assert np.array_equal(batch.input_positions, packed.input_positions)
+        assert all(map(np.array_equal, batch[1:3], packed[1:3]))  # segments and positions
         assert {array.dtype for array in batch[:-1]} == {np.dtype(np.int32)}
 
 
@@ -129,8 +128,6 @@ def test_an_epoch_of_a_text_shows_every_piece_once():
     assert ids.tolist() == sorted(i for sentence in tokenizer.encode(lines) for i in sentence)
     assert {row.shape for row in shown} == {(4, 8)}
 
-
-# ---- pairs of pieces of documents
 
 # A word says its document and its place there, so that a pair can be checked by its words alone.
 RNG = np.random.default_rng(3)

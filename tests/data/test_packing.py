@@ -25,9 +25,9 @@ def test_pairs_that_do_not_fit_are_dropped_and_counted():
         "more than 8 pieces": [1],
         "a length ratio above 4": [3],
     }
-    skipped = dict.fromkeys(by_reason, 1)
-    assert length_warnings({**skipped, "equal sides": 99}, 8) == []
-    assert length_warnings({**skipped, "equal sides": 99}, 7) == [
+    skipped = dict.fromkeys(by_reason, 1) | {"equal sides": 99}
+    assert length_warnings(skipped, 8) == []
+    assert length_warnings(skipped, 7) == [
         "11% of the training text is left out (more than 8 pieces): raise data.row_length",
         "11% of the training text is left out (a length ratio above 4): raise "
         "data.max_length_ratio",
@@ -87,11 +87,7 @@ def test_a_few_long_sources_are_counted_and_left_out():
     assert len(epoch_of(batches, 0)) == 3000
 
 
-# ---- rows that are full on both sides and never too full
-
-
 def assert_full(lengths, shape, rng, fill):
-    """The fuller side fills this share of rows, of which none is too full."""
     num_rows, row_of = fewest_rows(lengths, shape, 1, rng)
     assert row_of.min() >= 0 and row_of.max() < num_rows
     loads = np.array([np.bincount(row_of, side, num_rows) for side in lengths])

@@ -41,9 +41,8 @@ def test_saved_and_loaded_they_are_the_same(config, tmp_path):
 
 def test_each_side_may_have_its_own_kind():
     """Catches the source's kind on both sides, and phones that are joined to one word."""
-    source, target = train_tokenizers(
-        KINDS["spelling and phones"], [("hat  ", "h a t͡s"), ("x", "ŋ")]
-    )
+    pairs = [("hat  ", "h a t͡s"), ("x", "ŋ")]
+    source, target = train_tokenizers(KINDS["spelling and phones"], pairs)
     assert len(source.encode(["hat "])[0]) == 5
     ids = target.encode(["t͡s a ŋ"])[0]
     assert len(ids) == 4 and target.decode(ids) == target.join_pieces("t͡s a ŋ") == "t͡s a ŋ"
@@ -60,15 +59,14 @@ def test_saving_again_leaves_no_old_file(tmp_path):
 def test_a_given_model_is_used_or_refused_by_name(tmp_path):
     """Catches a new vocabulary instead of the one that was named or imported, and a stack trace."""
     given = SentencePieceTokenizer.train(["a b c"] * 5, 265)
-    (tmp_path / "my.model").write_bytes(given.to_bytes())
-    source, target = train_tokenizers(TokenizerConfig(model=str(tmp_path / "my.model")), PAIRS)
+    config, file = TokenizerConfig(model=str(tmp_path / "my.model")), tmp_path / "my.model"
+    file.write_bytes(given.to_bytes())
+    source, target = train_tokenizers(config, PAIRS)
     assert source is target and source.to_bytes() == given.to_bytes()
-    for content in (b"", b"text\n"):
-        (tmp_path / "no.model").write_bytes(content)
-        with pytest.raises(ValueError, match=r"no\.model.*\.$"):
-            train_tokenizers(TokenizerConfig(model=str(tmp_path / "no.model")), PAIRS)
-    with pytest.raises(ValueError, match=r"none\.model.*\.$"):
-        train_tokenizers(TokenizerConfig(model=str(tmp_path / "none.model")), PAIRS)
+    for content in (b"", b"text\n", None):
+        file.write_bytes(content) if content is not None else file.unlink()
+        with pytest.raises(ValueError, match=r"my\.model.*\.$"):
+            train_tokenizers(config, PAIRS)
     with pytest.raises(ValueError, match=r"training\.init_from[^\n]*\.$"):
         train_tokenizers(TokenizerConfig(kind="imported"), PAIRS)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.scripts import write_corpus
-from transformer.config import Config
+from transformer.config import Config, DataConfig, ModelConfig
 from transformer.parallel.mapping import make_parallel
 from transformer.tasks.translation import TranslationTask
 from transformer.workdir import WorkDir
@@ -17,18 +17,11 @@ def make_task(tmp_path_factory):
     corpus = str(write_corpus(folder / "corpus"))
 
     def make(**data):
-        config = Config().with_values(
-            {
-                "model.d_model": 16,
-                "model.num_heads": 2,
-                "data.corpus": corpus,
-                "data.validation_split": "val",
-                "data.row_length": 32,
-                "tokenizer.vocab_size": 280,
-                "training.batch_tokens": 256,
-                **{f"data.{name}": value for name, value in data.items()},
-            }
+        config = Config(model=ModelConfig(d_model=16, num_heads=2))
+        config.data = DataConfig(
+            **dict(corpus=corpus, validation_split="val", row_length=32) | data
         )
+        config.tokenizer.vocab_size, config.training.batch_tokens = 280, 256
         return TranslationTask(config.validate(), make_parallel(config), WorkDir(folder / "run"))
 
     return make

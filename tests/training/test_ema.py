@@ -32,8 +32,9 @@ def runs(tmp_path_factory):
         return run(folder / "averaged"), [kernel_of(plain, step) for step in range(1, 7)]
 
 
-def test_a_checkpoint_is_read_as_the_average(runs):
-    """Catches parameters of training under the name of the average, and another decay."""
+def test_the_average_is_what_is_read_and_validated(runs):
+    """Catches parameters of training under the name of the average, another decay, and a "best"
+    checkpoint that was chosen by other parameters than those it is read as."""
     trainer, plain = runs
     decays = [min(0.5, n / (9 + n)) for n in range(1, 7)]
     mean = np.asarray(trainer.train_step.init_state().params["Dense_0"]["kernel"])
@@ -41,11 +42,6 @@ def test_a_checkpoint_is_read_as_the_average(runs):
         mean = decay * mean + (1 - decay) * kernel
     np.testing.assert_allclose(kernel_of(trainer), mean, rtol=1e-5)
     assert np.abs(mean - plain[-1]).max() > 0.01
-
-
-def test_the_average_is_what_is_validated(runs):
-    """Catches a "best" checkpoint that was chosen by other parameters than those it is read as."""
-    trainer, _ = runs
     params = jax.device_put(params_of(trainer), trainer.parallel.replicated)
     expected = trainer.task.evaluate(params)[0]
     logged = [r for r in trainer.workdir.read_metrics() if "validation_loss" in r]

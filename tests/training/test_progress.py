@@ -28,8 +28,6 @@ def now():
 
 @pytest.fixture
 def make_progress(tmp_path, monkeypatch, now):
-    """Makes what shows a run of 100 steps on a stream, from a step on."""
-
     def make(stream, step=0):
         monkeypatch.setattr(console, "_line", console.LiveLine(stream, lambda: now[0]))
         return Progress(WorkDir(tmp_path), CONFIG, step)
@@ -37,16 +35,16 @@ def make_progress(tmp_path, monkeypatch, now):
     return make
 
 
-@pytest.mark.parametrize(("stream", "num_lines"), [(Terminal(), 0), (io.StringIO(), 3)])
-def test_a_terminal_gets_one_live_line_and_a_file_plain_lines(stream, num_lines, make_progress):
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()])
+def test_a_terminal_gets_one_live_line_and_a_file_plain_lines(stream, make_progress):
     """Catches a log file full of escape sequences, and a terminal that scrolls."""
     progress = make_progress(stream)
     for step in (10, 20, 30):
         progress.show(step, METRICS)
     progress.close()
-    assert stream.getvalue().count("\n") == num_lines or stream.isatty()
-    assert "\x1b" not in stream.getvalue() or stream.isatty()
-    assert "30/100" in stream.getvalue()
+    shown = stream.getvalue()
+    assert "30/100" in shown
+    assert stream.isatty() or (shown.count("\n") == 3 and "\x1b" not in shown)
 
 
 def test_the_time_left_leaves_out_what_came_before_the_first_line(make_progress, now):
@@ -93,7 +91,6 @@ def test_curves_are_drawn_while_training_as_time_allows(make_progress, now, monk
 
 
 def events_of(folder):
-    """Every event of the files of a folder."""
     for file in sorted(folder.glob("events.*")):
         data = file.read_bytes()
         while data:

@@ -9,24 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import transformer
-from tests.helpers.tiny_runs import write_sentences
-from transformer.config import Config
+from tests.helpers.tiny_runs import SPLITS, write_sentences
+from transformer.config import Config, ModelConfig, TrainingConfig
 from transformer.exit_codes import DONE, RESUMABLE
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     """A classifier that is compiled in seconds, for four steps."""
-    config = Config(task="classification")
-    config.model.d_model, config.model.d_ff = 8, 8
-    config.model.num_heads, config.model.num_layers = 1, 1
-    config.tokenizer.kind = "characters"
-    config.data.corpus = str(write_sentences(tmp_path_factory.mktemp("text") / "corpus"))
-    config.data.row_length = 16
-    config.data.train_split = "train[:80%]"
-    config.data.validation_split = config.data.test_split = "train[80%:]"
-    config.training.num_train_steps, config.training.batch_tokens = 4, 64
-    config.training.log_every = 1
+    values = dict(setting.split("=") for setting in SPLITS)
+    values["data.corpus"] = str(write_sentences(tmp_path_factory.mktemp("text") / "corpus"))
+    config = Config(task="classification").with_values(values)
+    config.model = ModelConfig(d_model=8, d_ff=8, num_heads=1, num_layers=1)
+    config.tokenizer.kind, config.data.row_length = "characters", 16
+    config.training = TrainingConfig(num_train_steps=4, batch_tokens=64, log_every=1)
     return config
 
 
@@ -57,9 +53,8 @@ def test_a_run_stops_resumes_and_says_what_it_reached(config, tmp_path, capfd):
     assert [step for step, metrics in reports if "loss" in metrics] == [1, 2, 3, 4]
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert len(reports) == len(lines)
-    log = (tmp_path / "run" / "log.txt").read_text().splitlines()
-    assert sum(shlex.join(sys.orig_argv) in line for line in log) == 2
-    assert shlex.join(sys.orig_argv) in log[0]
+    log, command = (tmp_path / "run" / "log.txt").read_text(), shlex.join(sys.orig_argv)
+    assert log.count(command) == 2 and command in log.splitlines()[0]
     assert json.loads(lines[-1])["test_accuracy"] == finished.scores["accuracy"]
     assert transformer.train(config, tmp_path / "run", verbose=False) == finished
 

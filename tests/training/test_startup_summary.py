@@ -46,10 +46,8 @@ def test_a_warm_up_that_is_longer_than_the_run_is_warned_of():
 
 def devices(kind, platform, *coordinates):
     """Devices as JAX describes them: several cores of a TPU's chip have the same coordinates."""
-    return [
-        SimpleNamespace(device_kind=kind, platform=platform, coords=coords, id=i)
-        for i, coords in enumerate(coordinates)
-    ]
+    about = dict(device_kind=kind, platform=platform)
+    return [SimpleNamespace(coords=coords, id=i, **about) for i, coords in enumerate(coordinates)]
 
 
 def test_hours_count_chips_and_not_cores_and_only_what_is_known():

@@ -16,7 +16,6 @@ from transformer.training.steps import make_train_step, prefetch
 
 
 def linear_loss_fn(params, batch, rng):
-    """Cross-entropy of a linear model, on tokens of which some count and some do not."""
     sums = cross_entropy(batch["x"] @ params, batch["targets"], batch["weights"], 0.1)
     return sums[0], dict(zip(("loss", "nll", "tokens"), sums, strict=True))
 
@@ -131,9 +130,6 @@ def test_every_replica_draws_for_itself():
     state = TrainState(np.int32(0), params, optimizer.init(params))
     one, three = (step(state, {"weight": np.ones((n, 4))})[1]["draw"][0] for n in (1, 3))
     assert abs(three - 3 * one) > 0.01
-
-
-# ---- batches that are made ahead
 
 
 def test_order_is_kept_and_work_is_done_ahead_by_another_thread():

@@ -22,6 +22,7 @@ from transformer.parallel.stopping import Stopping
 from transformer.tasks.task import Task
 from transformer.training import run as run_module
 from transformer.training import trainer as trainer_module
+from transformer.training.meter import Meter
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
@@ -33,11 +34,9 @@ def no_pictures(monkeypatch):
 
 
 class PointBatch(NamedTuple):
-    """Points x [B, 2] and their sums y [B]; weights [B] are 0 in empty rows."""
-
-    x: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
+    x: np.ndarray  # [B, 2]
+    y: np.ndarray  # [B], their sums
+    weights: np.ndarray  # [B], 0 in empty rows
 
 
 class PointBatches:
@@ -58,8 +57,6 @@ class Linear(nn.Module):
 
 
 class PointTask(Task):
-    """Learns to add two numbers, by the squared error."""
-
     def __init__(self, config, parallel, workdir):
         super().__init__(config, parallel, workdir)
         self.model = Linear()
@@ -122,8 +119,7 @@ def test_another_schedule_is_the_same_program(tmp_path):
     schedule that it was compiled with."""
     trainer, learnt = make_trainer(tmp_path), []
     for peak in (0.5, 0.25):
-        config = trainer.config.with_values({"optimizer.peak_learning_rate": peak})
-        trainer.take_schedule(config)
+        trainer.take_schedule(trainer.config.with_values({"optimizer.peak_learning_rate": peak}))
         state = trainer.train_step.init_state()
         batch = trainer.train_step.make_batch(trainer.task.training_batches, 0)
         begun = state.params["Dense_0"]["bias"]
@@ -150,15 +146,13 @@ def test_losses_are_means_over_real_rows(tmp_path):
     assert validation["validation_loss"] == squared_error(trained, [batches[0], batches[1]])
 
 
-def log_of(workdir):
-    """(step, loss, validation loss) of each line of metrics.jsonl."""
-    records = WorkDir(workdir).read_metrics()
-    return [(r["step"], r.get("loss"), r.get("validation_loss")) for r in records]
-
-
-def assert_same_run(ours, theirs):
-    assert log_of(ours.workdir.path) == log_of(theirs.workdir.path)
-    params = (trainer.checkpoints.load("last").params for trainer in (ours, theirs))
+def assert_same_run(*trainers):
+    names, logs = ("step", "loss", "validation_loss"), []
+    for trainer in trainers:
+        records = trainer.workdir.read_metrics()
+        logs.append([[record.get(name) for name in names] for record in records])
+    assert logs[0] == logs[1]
+    params = (trainer.checkpoints.load("last").params for trainer in trainers)
     jax.tree.map(np.testing.assert_array_equal, *params)
 
 
@@ -274,19 +268,15 @@ def test_patience_ends_a_run_that_no_longer_improves(tmp_path):
     for steps in (6, 20):
         trainer = make_trainer(tmp_path, num_train_steps=steps, eval_every=2, patience=3)
         trainer.task.selection_key, trainer.task.higher_is_better = "validation_bleu", True
-        trainer.task.evaluate = lambda params: (
-            {"validation_bleu": 100.0, "validation_loss": next(losses)},
-            [],
-        )
+        scores = ({"validation_bleu": 100.0, "validation_loss": loss} for loss in losses)
+        trainer.task.evaluate = lambda params, scores=scores: (next(scores), [])
         assert trainer.run() == DONE
         assert trainer.checkpoints.best_step() == 4
     assert trainer.workdir.read_metrics()[-1]["step"] == 8
     assert (trainer.step, trainer.stopping.num_worse) == (8, 3)
 
 
-@pytest.mark.parametrize(
-    ("fails", "times", "code"), [("save", 1, 0), ("save", 99, 1), ("wait", 1, 1)]
-)
+@pytest.mark.parametrize("fails, times, code", [("save", 1, 0), ("save", 99, 1), ("wait", 1, 1)])
 def test_a_checkpoint_that_cannot_be_written(fails, times, code, tmp_path, monkeypatch, capsys):
     """Catches a full disk that ends a run, or goes unsaid; only the last save decides."""
     attempt, failures = getattr(Checkpoints, fails), []
@@ -303,3 +293,19 @@ def test_a_checkpoint_that_cannot_be_written(fails, times, code, tmp_path, monke
     trainer.checkpoints.wait()  # the save that was not waited for must not outlive the test
     said = capsys.readouterr().err
     assert said.count("could not be written: RESOURCE_EXHAUSTED: no space left") == len(failures)
+
+
+def test_an_error_of_the_devices_is_none_of_the_disk(tmp_path, monkeypatch):
+    """Catches a device that is lost and called a checkpoint that could not be written."""
+    trainer = make_trainer(tmp_path, log_every=9, eval_every=9, checkpoint_every=2)
+    settle, errors = Meter.settle, [RuntimeError("a device is lost")]
+
+    def fail(meter, max_pending=0):
+        if trainer.step == 2 and not max_pending and errors:
+            raise errors.pop()
+        settle(meter, max_pending)
+
+    monkeypatch.setattr(Meter, "settle", fail)
+    with pytest.raises(RuntimeError, match="a device is lost"):
+        trainer.run()
+    trainer.close()

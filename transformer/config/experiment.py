@@ -69,15 +69,20 @@ class Config(Settings):
         """Returns a copy with other values of some settings, given by their full names.
 
         A value may be a function, which gets this configuration and returns the value. Raises
-        AttributeError for an unknown name, and ValueError for a value that cannot be.
+        AttributeError for an unknown name, and ValueError with a line for each impossible value.
 
         >>> config.with_values({"model.d_ff": lambda base: 2 * base.model.d_ff})
         """
-        changed = deepcopy(self)
+        changed, mistakes = deepcopy(self), []
         for name, value in changes.items():
             group, _, field_name = name.rpartition(".")
             owner = getattr(changed, group) if group else changed
-            setattr(owner, field_name, value(self) if callable(value) else value)
+            try:
+                setattr(owner, field_name, value(self) if callable(value) else value)
+            except ValueError as error:
+                mistakes.append(str(error))
+        if mistakes:
+            raise ValueError("\n".join(mistakes))
         return changed
 
     def validate(self) -> "Config":
@@ -135,7 +140,7 @@ class Config(Settings):
                         data[name] = group(**data.get(name, {}))
                 config = cls(**data)
             if mistakes:
-                raise ValueError("\n".join(str(mistake) for mistake, _ in mistakes))
+                raise ValueError("\n".join(str(error) for error, _ in mistakes))
             return config.validate()
         except (json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
             raise ValueError(
