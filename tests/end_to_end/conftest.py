@@ -7,7 +7,7 @@ import pytest
 from filelock import FileLock
 
 from tests.helpers.scripts import run, write_config
-from tests.helpers.tiny_runs import train_classifier, train_language_model
+from tests.helpers.tiny_runs import CHARACTERS, SPLITS, train, write_sentences
 
 
 def make_once(tmp_path_factory, name, make):
@@ -53,10 +53,24 @@ def finished(tiny):
 @pytest.fixture(scope="session")
 def classes(tmp_path_factory):
     """A classifier of sentences with an x and without."""
-    return make_once(tmp_path_factory, "classes", train_classifier) / "run"
+
+    def make(folder):
+        corpus = write_sentences(folder / "corpus")
+        code, err = train(folder / "run", "classification", corpus, *SPLITS, CHARACTERS)
+        assert code == 0 and "2 classes" in err, err
+
+    return make_once(tmp_path_factory, "classes", make) / "run"
 
 
 @pytest.fixture(scope="session")
 def text(tmp_path_factory):
     """A language model of the alphabet, again and again, in lines."""
-    return make_once(tmp_path_factory, "text", train_language_model) / "run"
+
+    def make(folder):
+        (folder / "text.txt").write_text("abcdefgh\n" * 400)
+        settings = [split.replace("train[", "all[") for split in SPLITS]
+        settings += [CHARACTERS, "training.label_smoothing=0.0"]
+        code, err = train(folder / "run", "language_model", folder / "text.txt", *settings)
+        assert code == 0, err
+
+    return make_once(tmp_path_factory, "text", make) / "run"

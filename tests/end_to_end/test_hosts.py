@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.commands import call
 from tests.helpers.rings import others_long
-from tests.helpers.scripts import finish, losses, run_python, signal_at_call, start_python
+from tests.helpers.scripts import finish, losses, run_python, signal_at_call, start_words
 from tests.helpers.two_hosts import NOTHING, free_port, start_two
 from transformer.parallel import devices
 from transformer.parallel.devices import check_accelerator
@@ -28,60 +28,46 @@ def second_sent(number, step):
 MESH = ["--config.mesh.fsdp=2", "--config.mesh.tensor=2", "--config.training.eval_every=300"]
 
 
-@pytest.fixture(scope="module")
-def passed_on(config, tmp_path_factory):
-    """Two hosts go to step 6, one to 9, two on until one is told to stop after step 12.
-
-    Each in another way: pmapped, alone, and sharded over two axes. Returns the work directory and
-    what the two hosts said, the first time and the second.
-    """
-    workdir = tmp_path_factory.mktemp("runs") / "two"
-    pmap = ["--config.training.num_train_steps=6", "--config.parallelism=pmap"]
-    first = finish(start_two(config, workdir, *STEPS, *pmap))
-    assert [code for code, _ in first] == [0, 0], first
-    flags = [f"--config={config}", f"--workdir={workdir}", *STEPS]
-    code, _, err = call("train.py", *flags, "--config.training.num_train_steps=9")
-    assert code == 0, err
-    assert "resuming at step 6" in err
-    second = finish(start_two(config, workdir, *STEPS, *MESH, own=second_sent(signal.SIGTERM, 4)))
-    assert "resuming at step 9" in second[0][1], second
-    return workdir, first, second
-
-
 @pytest.mark.long
 def test_two_hosts_learn_what_one_does_and_either_resumes_from_the_others_checkpoint(
-    passed_on, config, tmp_path
+    config, tmp_path
 ):
-    """Catches batches, dropout or sums that depend on the hosts, and checkpoints tied to them."""
-    workdir, _, _ = passed_on
-    flags = [f"--config={config}", f"--workdir={tmp_path}", *STEPS]
-    code, _, err = call("train.py", *flags, "--config.training.num_train_steps=12")
-    assert code == 0, err
-    expected = losses(tmp_path)
-    assert sorted(expected) == list(range(1, 13))
-    found = {step: loss for step, loss in losses(workdir).items() if step <= 12}
-    assert found == pytest.approx(expected, rel=1e-4)
+    """Catches batches, dropout or sums that depend on the hosts, and checkpoints tied to them;
+    every line printed, or every report written, once per host; and hosts that save different steps,
+    or wait for ever for one that is gone.
 
+    Two hosts go to step 6, one to 9, two on until one is told to stop after step 12, and again
+    until one is killed. Each in another way: pmapped, alone, and sharded over two axes.
+    """
 
-@pytest.mark.long
-def test_only_the_first_host_speaks_and_writes(passed_on):
-    """Catches every line printed, or every report written, once per host."""
-    workdir, ((_, first), (_, second)), _ = passed_on
-    assert "4 × cpu on 2 hosts" in first and "eval.py --workdir=" in first
-    assert second == ""
-    steps = [json.loads(line)["step"] for line in (workdir / "metrics.jsonl").open()]
-    assert steps == sorted(steps)  # one writer: a second one would repeat them
-    assert sum(step == 5 for step in steps) == 1
+    def train_alone(workdir, num_steps):
+        flags = [f"--config={config}", f"--workdir={workdir}", *STEPS]
+        code, _, err = call("train.py", *flags, f"--config.training.num_train_steps={num_steps}")
+        assert code == 0, err
+        return err
 
-
-@pytest.mark.long
-def test_a_signal_to_one_stops_both_and_a_killed_one_does_not_leave_the_other(passed_on, config):
-    """Catches hosts that save different steps, or wait for ever for one that is gone."""
-    workdir, _, said = passed_on
+    workdir = tmp_path / "two"
+    pmap = ["--config.training.num_train_steps=6", "--config.parallelism=pmap"]
+    said = finish(start_two(config, workdir, *STEPS, *pmap))
+    assert [code for code, _ in said] == [0, 0], said
+    assert "4 × cpu on 2 hosts" in said[0][1] and "eval.py --workdir=" in said[0][1]
+    assert said[1][1] == ""
+    assert "resuming at step 6" in train_alone(workdir, 9)
+    said = finish(start_two(config, workdir, *STEPS, *MESH, own=second_sent(signal.SIGTERM, 4)))
     assert [code for code, _ in said] == [75, 75], said
+    assert "resuming at step 9" in said[0][1]
     assert "and saved; the same command goes on" in said[0][1]
     stopped = max(losses(workdir))
     assert (workdir / "checkpoints" / str(stopped)).is_dir()
+
+    train_alone(tmp_path / "one", 12)
+    expected = losses(tmp_path / "one")
+    assert sorted(expected) == list(range(1, 13))
+    found = {step: loss for step, loss in losses(workdir).items() if step <= 12}
+    assert found == pytest.approx(expected, rel=1e-4)
+    steps = [json.loads(line)["step"] for line in (workdir / "metrics.jsonl").open()]
+    assert steps == sorted(steps)  # one writer: a second one would repeat them
+    assert sum(step == 5 for step in steps) == 1
 
     own = second_sent(signal.SIGKILL, 4)
     (code, text), _ = finish(start_two(config, workdir, *STEPS, *MESH, own=own))
@@ -164,7 +150,8 @@ def test_hosts_leave_their_work_together_and_are_of_one_version():
     pairs = []
     for versions in (("", ""), ("", ".1")):
         port = free_port()
-        pairs.append([start_python(PAIR, port, host, versions[host]) for host in range(2)])
+        words = ["-c", PAIR, port]
+        pairs.append([start_words([*words, host, versions[host]]) for host in range(2)])
     (whole, left), refused = map(finish, pairs)
     assert [code for code, _ in (whole, left)] == [75, 75], (whole, left)
     ends = [[line[20:] for line in text.splitlines()][-2:] for _, text in (whole, left)]

@@ -17,8 +17,8 @@ NOTEBOOK = Path(__file__).parents[2] / "docs" / "first_model.ipynb"
 
 def kinds(notebook):
     """The kinds of outputs of each cell of code."""
-    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    return [[output["output_type"] for output in cell["outputs"]] for cell in cells]
+    cells = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return [[output["output_type"] for output in outputs] for outputs in cells]
 
 
 @pytest.mark.long

@@ -13,12 +13,10 @@ import pytest
 
 from tests.helpers.commands import call
 from tests.helpers.rings import others_long
-from tests.helpers.tiny_runs import SPLITS, train
+from tests.helpers.tiny_runs import CHARACTERS, SPLITS, train
 from transformer import Classifier, LanguageModel, Tagger
 from transformer.inference.file_job import FileJob
 from transformer.parallel.stopping import end_on_signals
-
-CHARACTERS = "tokenizer.kind=characters"
 
 
 def evaluate(folder, *arguments, stdin=b""):

@@ -95,16 +95,12 @@ def test_numbers_that_are_not_finite_end_the_run_with_its_checkpoint_intact(conf
     assert saved.steps() == [1]  # an update that blew up, but not those of the steps after it
 
 
-def snapshot(folder):
-    return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
-
-
 def test_a_finished_run_says_so_and_writes_nothing(finished, config):
     """Catches a finished run that is trained, scored or dated anew."""
-    before = snapshot(finished)
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
     code, _, err = call("train.py", f"--config={config}", f"--workdir={finished}")
     assert code == 0 and "already finished" in err
-    assert snapshot(finished) == before
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
 
 
 @pytest.mark.long

@@ -18,6 +18,7 @@ import transformer
 from tests.checkpoint.test_checkpoints import make_state, save
 from tests.data.test_pair_files import write_jsonl, write_parquet, write_sides, write_tsv
 from tests.helpers.fake_translator import FakeTranslator, Killed
+from tests.helpers.random_runs import make_config
 from tests.helpers.scored import evaluation
 from tests.helpers.scripts import write_corpus
 from transformer.checkpoint.checkpoints import Checkpoints
@@ -31,7 +32,6 @@ from transformer.files import storage
 from transformer.inference.file_job import translate_file
 from transformer.inference.translator import Translator
 from transformer.training.progress import Progress
-from transformer.training.run import conclude_run
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
@@ -381,38 +381,18 @@ def test_a_path_that_cannot_be_written_is_refused_to_a_trainer(cloud, path, said
 # ---- the commands, in this process
 
 
-def tiny_config(corpus):
-    """A model that is compiled in seconds, for three steps and a checkpoint."""
-    config = Config()
-    config.model.d_model, config.model.d_ff = 8, 8
-    config.model.num_heads, config.model.num_layers = 1, 1
-    config.tokenizer.kind = "pieces"
-    config.data.corpus, config.data.row_length = str(corpus), 16
-    config.data.validation_split = config.data.test_split = "val"
-    config.training.num_train_steps, config.training.batch_tokens = 3, 64
-    config.training.log_every = 1
-    config.decoding.beam_size, config.decoding.max_extra_length = 1, 0
-    return config
-
-
-def start_run(config):
-    """Opens or resumes the run gs://bucket/run."""
-    workdir = WorkDir("gs://bucket/run")
-    assert not workdir.is_finished(config)
-    workdir.open_for_training(config)
-    return Trainer(config, workdir)
-
-
 def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
     """Catches any access to the work directory that still takes it for a local folder."""
-    config = tiny_config(write_corpus(tmp_path, num_train=40))
-    start_run(config).run()
-    config.training.num_train_steps = 5
-    trainer = start_run(config)
-    assert trainer.run() == 0
-    conclude_run(trainer)
-    trainer.close()
-    assert trainer.workdir.is_finished(config)
+    config = make_config(d_model=8, d_ff=8, num_heads=1)
+    config.data.corpus, config.data.row_length = str(write_corpus(tmp_path, num_train=40)), 16
+    config.data.validation_split = config.data.test_split = "val"
+    config.training.batch_tokens, config.training.log_every = 64, 1
+    config.decoding.beam_size, config.decoding.max_extra_length = 1, 0
+    for num_steps in (3, 5):
+        config.training.num_train_steps = num_steps
+        assert not WorkDir("gs://bucket/run").is_finished(config)
+        assert transformer.train(config, "gs://bucket/run").exit_code == 0
+    assert WorkDir("gs://bucket/run").is_finished(config)
     err = capsys.readouterr().err
     assert "resuming at step 3" in err
     assert "gs://bucket/run/results/val/report.html" in err

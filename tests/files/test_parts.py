@@ -23,12 +23,6 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    monkeypatch.setattr(files_parts, "time", clock := Clock())
-    return clock
-
-
-@pytest.fixture
 def parts(tmp_path):
     return Parts(epath.Path(tmp_path))
 
@@ -48,15 +42,9 @@ def test_what_is_finished(parts, tmp_path):
     assert not tmp_path.exists()
 
 
-def test_a_write_that_fails_leaves_nothing(parts, tmp_path):
-    """Catches a part of zeros, and a temporary file that fills a full disk."""
-    with pytest.raises(TypeError):
-        parts.write(part_name(0, "arrow"), 3)
-    assert not list(tmp_path.iterdir())
-
-
-def test_parts_of_others_are_waited_for_while_they_come(parts, clock):
+def test_parts_of_others_are_waited_for_while_they_come(parts, monkeypatch):
     """Catches a wait that ends although parts come, and one that never ends."""
+    monkeypatch.setattr(files_parts, "time", clock := Clock())
     patience, looks = 10 * LOOK_EVERY, count(1)
 
     def write_sometimes():

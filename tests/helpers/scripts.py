@@ -97,7 +97,7 @@ def start(script, *arguments, patch="", **options):
 
     patch: a program that the process runs before the script, as one of `signal_at_call`.
     """
-    words = [str(ROOT / script), *map(str, arguments)]
+    words = [ROOT / script, *arguments]
     return start_words(["-c", PATCHED, patch, *words] if patch else words, **options)
 
 
@@ -138,7 +138,7 @@ def start_words(words, env=(), **options):
     """Starts Python with these arguments in the background."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     usual = {"cwd": ROOT, "env": environment_of_scripts() | dict(env)} | pipes
-    return subprocess.Popen([sys.executable, *words], **usual | options)
+    return subprocess.Popen([sys.executable, *map(str, words)], **usual | options)
 
 
 def environment_of_scripts():
@@ -148,25 +148,20 @@ def environment_of_scripts():
 
 def run(script, *arguments, stdin=b"", **options):
     """Runs it to its end: (exit code, standard output, standard error), the outputs as bytes."""
-    return _run(start(script, *arguments, stdin=subprocess.PIPE, **options), stdin)
+    return _end(start(script, *arguments, stdin=subprocess.PIPE, **options), stdin)
 
 
-def _run(process, stdin=None, timeout=HANGS):
+def run_python(program, *arguments, timeout=HANGS, **options):
+    """Runs a program that is given as text, to its end: as `run`."""
+    return _end(start_words(["-c", program, *arguments], **options), timeout=timeout)
+
+
+def _end(process, stdin=None, timeout=HANGS):
     try:
         out, err = process.communicate(stdin, timeout=timeout)
     finally:
         process.kill()
     return process.returncode, out, err.decode()
-
-
-def start_python(program, *arguments, **options):
-    """Starts a program that is given as text in the background."""
-    return start_words(["-c", program, *map(str, arguments)], **options)
-
-
-def run_python(program, *arguments, timeout=HANGS, **options):
-    """Runs a program that is given as text, to its end: as `run`."""
-    return _run(start_python(program, *arguments, **options), timeout=timeout)
 
 
 def losses(workdir):

@@ -22,8 +22,7 @@ class TerminalBytes(io.BytesIO):
 class Terminal(io.StringIO):
     """Collects what is written to a terminal."""
 
-    def isatty(self):
-        return True
+    isatty = TerminalBytes.isatty
 
     def row(self):
         """What the last row shows."""

@@ -55,24 +55,4 @@ def write_sentences(folder):
 
 SPLITS = ["data.train_split=train[:80%]", "data.validation_split=train[80%:]"]
 SPLITS += ["data.test_split=train[80%:]"]
-
-
-def train_classifier(folder):
-    """Trains on sentences of letters, two classes; the run is `folder`/run."""
-    corpus = write_sentences(folder / "corpus")
-    code, err = train(
-        folder / "run", "classification", corpus, *SPLITS, "tokenizer.kind=characters"
-    )
-    assert code == 0, err
-    assert "2 classes" in err
-
-
-def train_language_model(folder):
-    """Trains on the first letters of the alphabet, line after line; the run is `folder`/run."""
-    (folder / "text.txt").write_text("abcdefgh\n" * 400)
-    splits = [split.replace("train[", "all[") for split in SPLITS]
-    code, err = train(
-        folder / "run", "language_model", folder / "text.txt", *splits,
-        "tokenizer.kind=characters", "training.label_smoothing=0.0",
-    )  # fmt: skip
-    assert code == 0, err
+CHARACTERS = "tokenizer.kind=characters"

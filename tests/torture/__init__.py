@@ -1,6 +1,6 @@
 """Loops that do harm to runs until one is lost or silently wrong; `make torture` runs them long.
 
-Each module of this package but `_…` is a loop: `HARM` says what it does, and `trials(folder,
+Each module of this package is a loop: `HARM` says what it does, and `trials(folder,
 seed)` yields a `Trial` after each harm, without end or until all has been tried. The tests beside
 the code take the first few of them, `python -m tests.torture` as many as fit its time.
 """
