@@ -1,6 +1,7 @@
 """The settings and configs/: every experiment validates, every mistake gets one sentence."""
 
 import importlib
+import json
 import re
 import sys
 
@@ -13,7 +14,7 @@ from tests.helpers.scripts import ROOT
 from tests.helpers.tiny_models import count_parameters
 from transformer.config import Config
 from transformer.config.python_files import load_config_file
-from transformer.config.setting import SYNONYMS
+from transformer.config.setting import SYNONYMS, keeping_mistakes
 from transformer.workdir import WorkDir
 
 CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))
@@ -122,6 +123,18 @@ def test_a_value_that_cannot_be_gets_one_sentence_where_it_is_set(setting, value
     """Catches a run that fails after its compile; tests/cli/mistakes.py has more of them."""
     with pytest.raises(ValueError, match=f"^{setting} must be {said}\\.$"):
         Config().with_values({setting: value})
+
+
+def test_each_value_that_cannot_be_gets_a_line():
+    """Catches a mistake that is said only once the one before it is mended, and one of config.json
+    that seems to be in the configuration file which reads it."""
+    wrong = {"model": {"norm": "both"}, "training": {"seed": -1}}
+    lines = r"model\.norm must be [^\n]*\ntraining\.seed must be at least 0[^\n]*$"
+    with pytest.raises(ValueError, match=lines):
+        Config().with_values({"model.norm": "both", "training.seed": -1})
+    with keeping_mistakes() as mistakes, pytest.raises(ValueError, match=lines):
+        Config.from_json(json.dumps(wrong))
+    assert not mistakes
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What was saved is restored, or an older step with a warning, or an error says why not."""
 
 import math
+import shutil
 import threading
 from unittest.mock import Mock
 
@@ -132,6 +133,14 @@ def test_loads_by_name(tmp_path, name, what, value):
     loaded = Checkpoints(tmp_path / "run", keep=4, read_only=True).load(name)
     assert loaded[:3] == what
     assert loaded.params["a"]["w"][0, 0] == value
+
+
+def test_the_last_one_is_loaded_where_none_with_a_score_is_left(tmp_path, recwarn):
+    """Catches a warning that the next best is used where the last is."""
+    save(tmp_path / "run", [(2, 9.0), (4, None)])
+    shutil.rmtree(tmp_path / "run" / "2")
+    checkpoints = Checkpoints(tmp_path / "run", keep=2, read_only=True)
+    assert (checkpoints.load("default").name, [*recwarn]) == ("last (4)", [])
 
 
 def test_wrong_names_are_refused_with_what_exists(tmp_path):

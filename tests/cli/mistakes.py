@@ -124,6 +124,7 @@ EVALUATE = [  # (task of the run, words after eval.py --workdir=RUN, part of the
     ("translation", ["--input=nowhere.txt"], "nowhere.txt does not exist"),
     ("translation", [FILE, "--prefixes=nowhere.txt"], "nowhere.txt does not exist"),
     ("translation", ["--input=-", "--score=-"], "only one of --input, --score can be -"),
+    ("translation", ["--input=-", "--reference=-,Makefile"], "only one of --input, --reference"),
     ("translation", ["--reference=x"], "--reference needs --input=FILE"),
     ("translation", ["--output=x"], "--output needs --input=FILE"),
     ("translation", [FILE, REFERENCE, "--output=x"], "--output cannot be used with --reference"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.cli.mistakes import FILE, REFERENCE
+from tests.helpers.commands import call
 from transformer.cli import command_line
 from transformer.cli.command_line import help_text
 from transformer.cli.commands.ablate import AblateFlags
@@ -13,6 +14,7 @@ from transformer.cli.commands.export import ExportFlags
 from transformer.cli.commands.prepare import PrepareFlags
 from transformer.cli.commands.train import TrainFlags
 from transformer.cli.flags import CommonFlags, flag, flags_of, given_flags, split_runs
+from transformer.evaluation import evaluation_set
 from transformer.inference.file_job import translate_file
 from transformer.registry import OWN_TASK, TASKS
 
@@ -103,11 +105,23 @@ def test_flags_of_evaluate_are_those_of_its_parts():
         ("language_model", ["--temperature=0", "--prompt="]),
         ("classification", ["--jsonl", "--input=-", "--output=x.gz"]),
         ("translation", ["--compare=runs/y@5", FILE, REFERENCE]),
+        ("translation", ["--attention=gs://bucket/map.png"]),
     ],
 )
 def test_flags_that_make_sense_pass(task, arguments):
     """Catches a rule that is too strict."""
     command_line.parse(EvaluateFlags, ["eval.py", *arguments]).flags.check(task)
+
+
+def test_a_corpus_that_has_moved_is_named(make_run, monkeypatch):
+    """Catches a run that can no longer be scored, as its text is somewhere else now."""
+    read = []
+    monkeypatch.setattr(
+        evaluation_set, "load_evaluation_pairs", lambda data, *_: read.append(data.corpus) or 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        call("eval.py", f"--workdir={make_run()}", "--corpus=moved")
+    assert read == ["moved"]
 
 
 def test_runs_whose_names_have_commas_and_at_signs(tmp_path):

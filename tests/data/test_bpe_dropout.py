@@ -108,6 +108,15 @@ def pairs_of(batches, epoch=0):
     return {(tuple(source), tuple(target)) for source, target in pairs}
 
 
+def test_lengths_to_plan_with():
+    """Catches a pair that would be left out as its sentence might grow beyond the row."""
+    dropout, side = batches_of().subword_dropout, Ragged.from_lists([])
+    dropout.growth, side.lengths = [1.2, 3.0], np.array([4, 9, 11], np.uint16)
+    planned = dropout.planned_lengths((side, side), (10, 5))
+    assert [lengths.tolist() for lengths in planned] == [[5, 10, 11], [5, 9, 11]]
+    assert planned[0].dtype == np.uint16
+
+
 def test_every_epoch_shows_every_pair_in_other_pieces():
     """Catches pairs that are cut, lost or altered, and the same random numbers in every epoch or
     on both sides."""

@@ -1,12 +1,14 @@
 """What is left out of a training text, why, and what is said of it."""
 
 import random
+import shutil
 import sys
 
 import pytest
 from etils import epath
 
-from transformer.config import Config, DataConfig
+from tests.data.corpus_files import write
+from transformer.config import Config, DataConfig, TokenizerConfig
 from transformer.data.corpora import cleaning, pair_files
 from transformer.data.corpora.cleaning import (
     held_out_intervals,
@@ -17,6 +19,8 @@ from transformer.data.corpora.cleaning import (
 from transformer.data.corpora.languages import make_is_wrong
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared.prepare import Share, cache_folder, training_corpus
+
+ALONE = Share(waits=False)
 
 
 @pytest.fixture(autouse=True)
@@ -35,18 +39,13 @@ def write_pairs(folder, **splits):
 
 
 def make_config(corpus, **settings):
-    config = Config()
-    config.data.corpus, config.tokenizer.kind = corpus, "pieces"
-    for name, value in {"row_length": 16, "max_length_ratio": 0.0, **settings}.items():
-        setattr(config.data, name, value)
-    return config.validate()
+    data = DataConfig(**{"corpus": corpus, "row_length": 16, "max_length_ratio": 0.0} | settings)
+    return Config(data=data, tokenizer=TokenizerConfig(kind="pieces")).validate()
 
 
-def prepare(config, workdir, share=None):
+def prepare(config, workdir, share=ALONE):
     """(the text, its prepared corpus, the pairs of that as text)."""
-    text = TrainingText(config.data)
-    share = share or Share(waits=False)
-    cache = cache_folder(config.data, workdir / "run")
+    text, cache = TrainingText(config.data), cache_folder(config.data, workdir / "run")
     tokenizers, corpus = training_corpus(config, text, cache, None, share)
     if corpus is None:
         return text, None, []
@@ -60,9 +59,10 @@ SIDES = {"pair": lambda pair: pair, "source": lambda pair: pair[0], "target": la
 DISTINCT = {**{name: [name] for name in SIDES}, "either": ["source", "target"]}
 
 
-@pytest.fixture
-def repetitive(tmp_path):
-    """Two corpora of 200 pairs of few sentences, and (corpora, pairs without equal sides)."""
+@pytest.mark.parametrize("which", DISTINCT)
+def test_the_first_occurrence_stays(which, tmp_path):
+    """Catches a pair that is lost with its copies, a copy in another part or corpus that stays, and
+    ids, numbers of pairs or counts that do not fit each other."""
     rng = random.Random(0)
     pairs = [(f"word {rng.randrange(150)}", f"Wort {rng.randrange(150)}") for _ in range(160)]
     pairs += rng.choices(pairs, k=40)
@@ -72,27 +72,18 @@ def repetitive(tmp_path):
         write_pairs(tmp_path / name, train=part, **EVALUATION)
         for name, part in (("a", pairs[:110]), ("b", pairs[110:]))
     ]
-    return ",".join(folders), pairs[:7] + pairs[8:]
-
-
-@pytest.mark.parametrize("which", DISTINCT)
-def test_the_first_occurrence_stays(repetitive, which, tmp_path):
-    """Catches a pair that is lost with its copies, a copy in another part or corpus that stays, and
-    ids, numbers of pairs or counts that do not fit each other."""
-    corpora, expected = repetitive
-    counts = {"equal sides": 1}
+    expected, counts = pairs[:7] + pairs[8:], {"equal sides": 1}
     for name in DISTINCT[which]:
         first = {}
         for pair in expected:
             first.setdefault(SIDES[name](pair), pair)
         counts[f"a repeated {name}"] = len(expected) - len(first)
         expected = list(first.values())
-    _, corpus, pairs = prepare(make_config(corpora, drop_duplicates=which), tmp_path)
+    _, corpus, pairs = prepare(make_config(",".join(folders), drop_duplicates=which), tmp_path)
     assert pairs == expected
-    header = corpus.header
     assert corpus.left_out == counts
-    assert corpus.left_out.total() == 200 - len(pairs) == 200 - header["pairs"]
-    assert sum(header["pairs_of_corpora"]) == len(pairs) > header["pairs_of_corpora"][0]
+    pairs_of_corpora = corpus.header["pairs_of_corpora"]
+    assert sum(pairs_of_corpora) == corpus.header["pairs"] == len(pairs) > pairs_of_corpora[0]
 
 
 def test_pairs_without_letters(tmp_path):
@@ -115,10 +106,7 @@ def test_pairs_without_letters(tmp_path):
         ("ja", "NHKのニュースです", "Tokyo です"),
         ("ja", "ﾊﾝｶｸ ー 漢字", "안녕하세요"),
         ("ko", "안녕 漢字", "ひらがな"),
-        ("ar", "مرحبا بالعالم", "Marhaba"),
-        ("hi", "नमस्ते दुनिया", "Namaste"),
         ("uz_Cyrl", "салом", "salom"),
-        ("pt-BR", "olá", "привет"),
         ("zh-Hant", "漢字", "kanji"),
     ],
 )
@@ -131,22 +119,17 @@ def test_scripts_of_languages(language, right, wrong):
 
 def test_a_language_of_unknown_script_is_refused_before_anything_is_read(tmp_path):
     """Catches a filter that does nothing, and an error after hours of preparation."""
-    corpus = write_pairs(tmp_path / "a", train=[("a", "b")])
-    config = make_config(corpus, drop_wrong_script=True)
+    write(tmp_path, train__tsv="a\n")  # which cannot be read
+    config = DataConfig(corpus=str(tmp_path), source_language="xx", drop_wrong_script=True)
     with pytest.raises(ValueError, match=r"^data\.drop_wrong_script .* 'xx' .* xx_Latn\.$"):
-        config.data.source_language = "xx"
-        (tmp_path / "a" / "train.xx").write_text("a\n")
-        TrainingText(config.data)
+        TrainingText(config)
 
 
 def test_sentences_with_one_key_have_one_outline():
     """Catches an overlap that is missed, as a letter is written by another character."""
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
     folded = [c.casefold() if c.isalnum() else "" for c in characters]
-    assert cleaning._outlines(characters) == [
-        outline if character.isalnum() else b""
-        for character, outline in zip(characters, cleaning._outlines(folded), strict=True)
-    ]
+    assert cleaning._outlines(characters) == cleaning._outlines(folded)
 
 
 OVERLAPPING = {
@@ -269,31 +252,26 @@ def test_a_sample_of_each_reason_says_where_it_was(tmp_path):
 
 # ---- splits that are taken out of the training text
 
-SPLITS = ("validation", "test")
+SHARING = [(f"source {n}", f"Ziel {n}") for n in range(600)]  # with others, a side of nearly a key
+SHARING += [(f"Source {n}!", f"anderes Ziel {n}") for n in range(0, 600, 3)]
+SHARING += [(f"other source {n}", f"ziel, {n}") for n in range(0, 600, 3)]
+random.Random(0).shuffle(SHARING)
 
 
 def held_out_config(folder, pairs):
     """A configuration of a corpus folder with nothing but training text."""
-    return DataConfig(corpus=write_pairs(folder, train=pairs), held_out="validation@10%,test@20%")
+    return make_config(write_pairs(folder, train=pairs), held_out="validation@10%,test@20%").data
 
 
 def load_splits(config, held_out=None):
-    return {split: load_evaluation_pairs(config, split, held_out) for split in SPLITS}
-
-
-def make_pairs():
-    """Pairs of which many share a sentence on one side, but for case and punctuation."""
-    rng = random.Random(0)
-    pairs = [(f"source {n}", f"Ziel {n}") for n in range(600)]
-    pairs += [(f"Source {n}!", f"anderes Ziel {n}") for n in range(0, 600, 3)]
-    pairs += [(f"other source {n}", f"ziel, {n}") for n in range(0, 600, 3)]
-    rng.shuffle(pairs)
-    return pairs
+    return {
+        split: load_evaluation_pairs(config, split, held_out) for split in ("validation", "test")
+    }
 
 
 def test_no_held_out_sentence_is_trained_on(tmp_path):
     """Catches a sentence on both sides: a paraphrase's source, or the same target again."""
-    config = held_out_config(tmp_path / "a", make_pairs())
+    config = held_out_config(tmp_path / "a", SHARING)
     training, splits = list(TrainingText(config).pairs()), load_splits(config)
     sides = [{sentence_key(pair[side]) for pair in training} for side in (0, 1)]
     for pairs in splits.values():
@@ -308,9 +286,9 @@ def test_no_held_out_sentence_is_trained_on(tmp_path):
 @pytest.mark.parametrize("tags", [("", ""), ("#<a>", "#<b>")])
 def test_a_vocabulary_is_learnt_of_what_is_trained_on_in_one_reading(tags, tmp_path, monkeypatch):
     """Catches a vocabulary of the test set, and a text that is read twice for it."""
-    config, pairs = held_out_config(tmp_path / "a", make_pairs()), make_pairs()
-    back = held_out_config(tmp_path / "b", [(target, source) for source, target in pairs])
-    config.corpus = f"{config.corpus}{tags[0]},{back.corpus}{tags[1]}"
+    config = held_out_config(tmp_path / "a", SHARING)
+    back = write_pairs(tmp_path / "b", train=[(target, source) for source, target in SHARING])
+    config.corpus += f"{tags[0]},{back}{tags[1]}"
     text, other = TrainingText(config), TrainingText(config)
     sample = text.sample(10**6)
     monkeypatch.setattr(text, "_blocks", lambda: pytest.fail("the text is read again"))
@@ -320,11 +298,10 @@ def test_a_vocabulary_is_learnt_of_what_is_trained_on_in_one_reading(tags, tmp_p
 
 def test_order_and_additions_move_no_sentence(tmp_path):
     """Catches a hold-out by line number, and a hash that another process computes otherwise."""
-    pairs = sorted(make_pairs())
     more = [(f"new {n}", f"neu {n}") for n in range(200)]
-    before = load_splits(held_out_config(tmp_path / "a", pairs))
-    after = load_splits(held_out_config(tmp_path / "b", [*more, *reversed(pairs)]))
-    for split in SPLITS:
+    before = load_splits(held_out_config(tmp_path / "a", SHARING))
+    after = load_splits(held_out_config(tmp_path / "b", [*more, *reversed(SHARING)]))
+    for split in before:
         old, new = ({sentence_key(pair[0]) for pair in text[split]} for text in (before, after))
         assert old <= new and all(key.startswith("new") for key in new - old)
     assert position("a") == pytest.approx(0.2537936)  # a run's config.json relies on it
@@ -341,17 +318,13 @@ def test_shares_are_checked(text):
 
 def test_a_run_keeps_what_it_held_out(tmp_path):
     """Catches another test set, and scores beside those of the first, once text was added."""
-    config = make_config(
-        write_pairs(tmp_path / "a", train=make_pairs()), held_out="validation@10%,test@20%"
-    )
-    _, prepared, _ = prepare(config, tmp_path)
-    prepared.save_notes(epath.Path(tmp_path))
-    before = load_splits(config.data)
-    for language in ("en", "de"):
-        (tmp_path / "a" / f"train.{language}").unlink()
-    kept = read_held_out(epath.Path(tmp_path))
-    assert load_splits(config.data, kept) == before
-    assert read_held_out(epath.Path(tmp_path / "a")) is None
+    config, folder = held_out_config(tmp_path / "a", SHARING), epath.Path(tmp_path)
+    before = load_splits(config)
+    _, prepared, _ = prepare(make_config(**vars(config)), tmp_path)
+    prepared.save_notes(folder)
+    shutil.rmtree(tmp_path / "a")
+    assert load_splits(config, read_held_out(folder)) == before
+    assert read_held_out(folder / "a") is None
     (tmp_path / "held_out.json").write_text("[[1")
     with pytest.raises(ValueError, match=r"held_out\.json is damaged: restore it, or remove it"):
-        read_held_out(epath.Path(tmp_path))
+        read_held_out(folder)

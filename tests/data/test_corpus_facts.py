@@ -55,10 +55,10 @@ def test_names_that_do_not_tell_are_refused(names, tmp_path):
         find_languages(folder_of(tmp_path, names))
 
 
-def test_datasets_name_their_languages():
+@pytest.mark.parametrize("corpus", ["embedded", "tfds:wmt14_translate/de-en"])
+def test_datasets_name_their_languages(corpus):
     """Catches a dataset that is looked for as a folder."""
-    assert find_languages(DataConfig(**AUTO)) == ("en", "de")
-    config = DataConfig(corpus="tfds:wmt14_translate/de-en", **AUTO)
+    config = DataConfig(corpus=corpus, **AUTO)
     assert find_languages(config) == ("en", "de") and missing_splits(config) == []
 
 
@@ -73,16 +73,13 @@ def test_splits_without_files_are_found(tmp_path):
     assert missing_splits(config) == ["test"]
 
 
-def test_text_is_measured_on_both_sides():
-    """Catches a side that is not counted, and characters where bytes are meant."""
-    assert measure_text([("a bc", "ä bc"), ("a", "cd")])[0] == (2, 12, 6, 2)
-
-
 @pytest.mark.parametrize(
     "lines", [["1 2 3"], ["a. a, a!", "a? b"], ["the house", "the houses-to-be 12a"], ["日本語"]]
 )
 def test_the_largest_vocabulary_can_be_made(lines):
-    """Catches a size that SentencePiece refuses, of a text with few words or little else."""
+    """Catches a size that SentencePiece refuses, of a text with few words or little else; a side
+    that is not counted, and characters where bytes are meant."""
+    assert measure_text([("a bc", "ä bc"), ("a", "cd")])[0] == (2, 12, 6, 2)
     text, _ = measure_text([(line, line) for line in lines])
     assert SentencePieceTokenizer.train(lines * 2, text.largest_vocabulary).vocab_size > 260
 

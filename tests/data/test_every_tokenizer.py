@@ -2,6 +2,7 @@
 
 import functools
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -79,15 +80,14 @@ def test_what_follows_the_end_is_not_read(name):
 @every
 def test_they_survive_bytes(name):
     """Catches a piece that the file changes, such as a byte order mark or a line separator, and
-    control ids that are lost."""
+    control ids that are lost, in a file or on the way to a worker process."""
     before = made(name)
-    after = READERS[before.suffix](before.to_bytes())
-    ids = range(before.vocab_size)
-    assert after.vocab_size == len(ids) and after.pieces(ids) == before.pieces(ids)
-    assert after.special == before.special and after.to_bytes() == before.to_bytes()
-    texts = [*TEXT, *CONTROL, *ODD, "", "ä@@ the"]
-    assert after.encode(texts) == before.encode(texts)
-    assert after.join_pieces("ä@@ the") == before.join_pieces("ä@@ the")
+    ids, texts = range(before.vocab_size), [*TEXT, *CONTROL, *ODD, "", "ä@@ the"]
+    for after in READERS[before.suffix](before.to_bytes()), pickle.loads(pickle.dumps(before)):
+        assert after.vocab_size == len(ids) and after.pieces(ids) == before.pieces(ids)
+        assert after.special == before.special and after.to_bytes() == before.to_bytes()
+        assert after.encode(texts) == before.encode(texts)
+        assert after.join_pieces("ä@@ the") == before.join_pieces("ä@@ the")
 
 
 @every

@@ -8,7 +8,7 @@ from tests.helpers.packed_pairs import epoch_of
 from transformer.config import DataConfig
 from transformer.data.corpora.cleaning import filter_by_length, length_warnings
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.rows.bin_packing import fewest_rows
+from transformer.data.rows.bin_packing import fewest_rows, pack
 from transformer.data.rows.packing import PackedBatches, num_rows_of_batch
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -85,6 +85,15 @@ def test_a_few_long_sources_are_counted_and_left_out():
     batches = PackedBatches(source, target, **rows)
     assert batches.shape == (30, 32) and batches.num_too_long == 0
     assert len(epoch_of(batches, 0)) == 3000
+
+
+def test_pack_as_in_its_example():
+    """Catches rounds that fill one side of a row and leave the other empty: `_deal`'s example."""
+    lengths = np.array([[7, 5, 4, 2, 1], [5, 6, 3, 5, 1]])
+    rows = pack(lengths, (10, 10), 2, np.random.default_rng(0))
+    assert rows.tolist() == [0, 1, 1, 0, 1]
+    rows = pack(lengths[:, [0, 0, 0]], (10, 10), 2, np.random.default_rng(0))
+    assert sorted(rows.tolist()) == [-1, 0, 1]
 
 
 def assert_full(lengths, shape, rng, fill):

@@ -229,12 +229,15 @@ def test_damage_is_noticed_and_mended(prepared, name, redone, how, said, monkeyp
     config.data.cache = str(tmp_path / "cache")
     (folder,) = (tmp_path / "cache").glob("corpus-*")
     damage(folder / name, "lost" if name == "left_out.tsv" else how)
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text("a file of the user's")
     written = stop_at(monkeypatch, None, None)
     prepare(config, tokenizers)
     assert contents(config) == whole and written == redone
     if (name, how) != ("header.json", "lost"):
         assert all(name in sentence and "prepared anew" in sentence for sentence in said)
     assert prepare(config)[1] is not None and len(said) < 2
+    assert Path(name).exists()
 
 
 @pytest.mark.parametrize("shares", [[ALL, ALL], [Share(0, 2), Share(1, 2)]], ids=["runs", "hosts"])
@@ -281,11 +284,12 @@ def test_a_full_disk_leaves_a_sentence_and_nothing_else(config, when, monkeypatc
 
 
 def test_a_text_of_which_no_pair_fits_says_what_to_raise(config):
-    """Catches a run over nothing, and a limit that nobody can find."""
+    """Catches a run over nothing, a limit that nobody can find, and parts that fill the disk."""
     config.data.max_length_ratio = 1e-6
     said = r"no pair to train on .*an empty side.*equal sides.*raise data\.max_length_ratio"
     with pytest.raises(ValueError, match=said):
         prepare(config)
+    assert not [*absolute(config.data.cache).glob("corpus-*")]
 
 
 BROKEN = {  # (owner and name of what fails for a moment, the error, the sentence)

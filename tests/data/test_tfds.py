@@ -1,9 +1,9 @@
 """tfds.py: real TFDS datasets, prepared and read with no TensorFlow and no network."""
 
-import dataclasses
 import io
 import json
 import pathlib
+import shutil
 import sys
 
 import numpy as np
@@ -15,7 +15,11 @@ from tensorflow_datasets.core.utils.lazy_imports_utils import tensorflow as tf
 from configs import imdb
 from tests.helpers.scripts import run_python
 from transformer.config import DataConfig
-from transformer.data.files.texts import load_evaluation_examples, load_training_examples
+from transformer.data.files.texts import (
+    TEXT_FEATURES,
+    load_evaluation_examples,
+    load_training_examples,
+)
 from transformer.data.rows.images import load_images
 from transformer.data.tfds import load_labelled, main, read_translations
 
@@ -34,7 +38,7 @@ def prepare(features_of, splits, folder):
         VERSION = tfds.core.Version("1.0.0")
 
         def _info(self):
-            features = features_of(tfds.features)
+            features = tfds.features.features_dict.to_feature(features_of(tfds.features))
             # Without disable_shuffling TFDS orders examples by a hash of their keys.
             return tfds.core.DatasetInfo(builder=self, features=features, disable_shuffling=True)
 
@@ -49,15 +53,13 @@ def prepare(features_of, splits, folder):
     return str(builder.data_dir)
 
 
-@pytest.fixture(scope="module")
-def reviews(tmp_path_factory):
-    """A dataset of texts and named labels, whose test set has none (-1), as those of GLUE."""
-    rows = [{"sentence": text, "label": label} for text, label in REVIEWS]
+@pytest.fixture(scope="module", params=["text", "sentence"])
+def reviews(request, tmp_path_factory):
+    """A dataset of texts and named labels, of which a split has none (-1), as those of GLUE."""
+    rows = [{request.param: text, "label": label} for text, label in REVIEWS]
     return prepare(
-        lambda f: f.FeaturesDict(
-            {"sentence": f.Text(), "label": f.ClassLabel(names=["bad", "good"])}
-        ),
-        {"train": rows, "test": [{"sentence": "?", "label": -1}] * 2},
+        lambda f: {request.param: f.Text(), "label": f.ClassLabel(names=["bad", "good"])},
+        {"train": rows, "test": rows[:4], "unlabelled": [{request.param: "?", "label": -1}] * 2},
         tmp_path_factory.mktemp("reviews"),
     )
 
@@ -68,14 +70,12 @@ def pictures(tmp_path_factory):
     pillow = pytest.importorskip("PIL.Image", reason="TFDS reads images with Pillow")
 
     def png(pixels):
-        file = io.BytesIO()
-        pillow.fromarray(pixels).save(file, "png")
-        return io.BytesIO(file.getvalue())
+        pillow.fromarray(pixels).save(file := io.BytesIO(), "png")
+        file.seek(0)
+        return file
 
     return prepare(
-        lambda f: f.FeaturesDict(
-            {"image": f.Image(shape=(6, 4, 3)), "label": f.ClassLabel(num_classes=3)}
-        ),
+        lambda f: {"image": f.Image(shape=(6, 4, 3)), "label": f.ClassLabel(num_classes=3)},
         {"train": [{"image": png(pixels), "label": label} for pixels, label in PICTURES]},
         tmp_path_factory.mktemp("pictures"),
     )
@@ -85,25 +85,20 @@ def pictures(tmp_path_factory):
 def data_dir(tmp_path_factory):
     """A TFDS_DATA_DIR with a dataset small_talk, and the same under a name of the catalogue."""
     folder = tmp_path_factory.mktemp("tfds")
-    splits = {"train": TRAIN, "test": TEST}
     rows = {
         split: [{"en": source, "de": target} for source, target in pairs]
-        for split, pairs in splits.items()
+        for split, pairs in (("train", TRAIN), ("test", TEST))
     }
     prepared = prepare(lambda f: f.Translation(languages=("de", "en")), rows, folder)
-    under_other_name(pathlib.Path(prepared), folder / "wmt14_translate/de-en/1.0.0")
-    return folder
-
-
-def under_other_name(prepared, copy):
-    """Copies a prepared dataset as wmt14_translate/de-en."""
+    copy = folder / "wmt14_translate/de-en/1.0.0"
     copy.mkdir(parents=True)
-    for file in prepared.iterdir():
+    for file in pathlib.Path(prepared).iterdir():
         name = file.name.replace("small_talk", "wmt14_translate")
         (copy / name).write_bytes(file.read_bytes())
     info = json.loads((copy / "dataset_info.json").read_text())
     info |= {"name": "wmt14_translate", "configName": "de-en"}
     (copy / "dataset_info.json").write_text(json.dumps(info))
+    return folder
 
 
 def in_a_process(data_dir, *calls):
@@ -184,8 +179,7 @@ def test_a_wrong_split_language_or_folder_is_answered_with_the_right_ones(data_d
 def test_a_damaged_shard_or_another_format_is_refused(data_dir, tmp_path):
     """Catches a dataset that was copied in part and is read as far as it goes, and "not supported"
     without the way out, for one that was prepared long ago."""
-    copy = tmp_path / "1.0.0"
-    under_other_name(data_dir / "small_talk/1.0.0", copy)
+    copy = shutil.copytree(data_dir / "small_talk/1.0.0", tmp_path / "1.0.0")
     (shard,) = copy.glob("*-train.*")
     data = shard.read_bytes()
     flipped = data[:100] + bytes([data[100] ^ 1]) + data[101:]
@@ -200,15 +194,16 @@ def test_a_damaged_shard_or_another_format_is_refused(data_dir, tmp_path):
 
 
 def test_texts_and_their_labels(reviews):
-    """Catches numbers for names, bytes for text, another order, and a part taken twice."""
-    assert load_labelled(reviews, "train", ["text", "sentence"]) == [
-        (text.encode(), label) for text, label in REVIEWS
-    ]
-    config = DataConfig(corpus=f"tfds:{reviews}", train_split="train[:90%]")
-    texts, labels, _ = load_training_examples(config)
-    assert list(zip(texts, labels, strict=True)) == REVIEWS[:18]
-    texts, labels = load_evaluation_examples(config, "train[90%:]", ["bad", "good"])
-    assert list(zip(texts, labels, strict=True)) == REVIEWS[18:]
+    """Catches numbers for names, bytes for text, another order, and a part taken twice; settings of
+    configs/imdb.py that do not fit such a dataset."""
+    data = imdb.get_config().validate().data
+    assert data.corpus == "tfds:imdb_reviews"
+    data.corpus = f"tfds:{reviews}"
+    texts, labels, problems = load_training_examples(data)
+    assert list(zip(texts, labels, strict=True)) == REVIEWS[:18] and not problems
+    for split, rows in ((data.validation_split, REVIEWS[18:]), (data.test_split, REVIEWS[:4])):
+        texts, labels = load_evaluation_examples(data, split, ["bad", "good"])
+        assert list(zip(texts, labels, strict=True)) == rows
 
 
 def test_images_and_their_labels(pictures):
@@ -216,24 +211,6 @@ def test_images_and_their_labels(pictures):
     images, labels = load_images(DataConfig(corpus=f"tfds:{pictures}"), "train[50%:]")
     assert labels == [str(label) for _, label in PICTURES[10:]]
     np.testing.assert_allclose(images, np.stack([p for p, _ in PICTURES[10:]]) / 255, rtol=1e-6)
-
-
-def test_the_imdb_config_reads_reviews_of_its_features(tmp_path):
-    """Catches splits that overlap, another name of the text, and a setting that does not fit it."""
-    rows = [{"text": f"Film no. {i}.", "label": ("neg", "pos")[i % 2]} for i in range(20)]
-    name = prepare(
-        lambda f: f.FeaturesDict({"label": f.ClassLabel(names=["neg", "pos"]), "text": f.Text()}),
-        {"train": rows, "test": rows[:4]},
-        tmp_path,
-    )
-    data = imdb.get_config().validate().data
-    assert data.corpus == "tfds:imdb_reviews"
-    data = dataclasses.replace(data, corpus=f"tfds:{name}")
-    texts, labels, problems = load_training_examples(data)
-    assert (len(texts), set(labels), problems) == (18, {"neg", "pos"}, {})
-    chosen, _ = load_evaluation_examples(data, data.validation_split, ["neg", "pos"])
-    assert sorted([*texts, *chosen]) == sorted(row["text"] for row in rows)
-    assert len(load_evaluation_examples(data, data.test_split, ["neg", "pos"])[0]) == 4
 
 
 def test_a_dataset_without_labels_or_examples_says_what_it_has(reviews, pictures, data_dir):
@@ -244,10 +221,9 @@ def test_a_dataset_without_labels_or_examples_says_what_it_has(reviews, pictures
         message = rf" has \w+, \w+; it must have a label, and {features[0]}\.$"
         with pytest.raises(ValueError, match=message):
             load_labelled(name, "train", features)
-    with pytest.raises(ValueError, match=r"^The split 'dev' of .* cannot be read: [^\n]*'train'"):
-        load_labelled(reviews, "dev", ["sentence"])
-    with pytest.raises(ValueError, match=r"^The split 'test' of .* has 2 rows without a label\.$"):
-        load_labelled(reviews, "test", ["sentence"])
+    for split, said in (("dev", "cannot be read: .*'train'"), ("unlabelled", "has 2 rows without")):
+        with pytest.raises(ValueError, match=rf"^The split '{split}' of \S* {said}[^\n]*$"):
+            load_labelled(reviews, split, TEXT_FEATURES)
 
 
 # ---- python -m transformer.data.tfds

@@ -104,7 +104,6 @@ def test_the_command(run, tmp_path, capsys):
         ([str(tmp_path / "a")], "exists already"),
         ([str(tmp_path / "b"), "--format=onnx"], "--format must be one of run"),
         ([str(tmp_path / "b"), "--fromat=run"], "did you mean --format?"),
-        ([str(tmp_path / "b"), "--quantization=int8"], "is for ctranslate2"),
     ):
         with pytest.raises(SystemExit) as end:
             main([*command, *words])

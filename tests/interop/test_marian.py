@@ -18,6 +18,7 @@ from transformer.interop.import_model import read_folder
 from transformer.interop.marian import SETTINGS, read_marian, read_vocab_yml
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
+NAMES = ["marian_joint", "marian_pieces", "marian_pre_norm", "marian_separate"]
 MODEL = "opus.npz.best-perplexity.npz"
 
 
@@ -51,12 +52,7 @@ def copy_package(folder, name="marian_pieces", settings=None, tensors=None, deco
     return folder
 
 
-@pytest.mark.parametrize(
-    "name",
-    others_long(
-        ["marian_joint", "marian_pieces", "marian_pre_norm", "marian_separate"], "marian_joint"
-    ),
-)
+@pytest.mark.parametrize("name", others_long(NAMES, "marian_joint"))
 def test_every_word_has_the_log_probability_that_marian_gives_it(name):
     """Catches other sinusoids, norms, biases or rows, and text that is split otherwise."""
     translator, pairs = translator_of(name), expected(name)["pairs"]
@@ -136,6 +132,9 @@ def test_older_forms_of_the_softmax_and_of_tied_tables(tmp_path):
     changes = dict(settings={"tied-embeddings-src": True}, tensors=tensors)
     found = read_marian(copy_package(tmp_path / "b", "marian_pre_norm", **changes)).params
     np.testing.assert_array_equal(found["source_embedding/table"], found["target_embedding/table"])
+    del tensors["Wemb"]
+    with pytest.raises(ValueError, match=r"missing, .*: decoder_Wemb, encoder_Wemb"):
+        read_marian(copy_package(tmp_path / "c", "marian_pre_norm", **changes))
 
 
 def test_all_that_has_no_counterpart_is_named_at_once(tmp_path):

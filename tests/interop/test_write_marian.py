@@ -102,9 +102,8 @@ def test_the_readme_chooses_by_the_penalty_of_the_run(tmp_path, monkeypatch):
     pytest.importorskip("torch").set_num_threads(1)
     pytest.importorskip("transformers")
     model = read_seq2seq(GOLDEN / "marianmt_shared")
-    model.params["shared_embedding/bias"][model.tokenizers[1].special.eos] += (
-        1  # so that this random model ends
-    )
+    eos = model.tokenizers[1].special.eos
+    model.params["shared_embedding/bias"][eos] += 1  # so that this random model ends
     model.config.decoding.length_penalty, model.config.decoding.alpha = "gnmt", 1.2
     save_marian(model, tmp_path / "model")
     ours = Translator(as_run(model))
@@ -174,12 +173,12 @@ def test_a_model_of_marian_keeps_its_scores(tmp_path, name):
     pairs = json.loads((GOLDEN / name / "expected.json").read_text())["pairs"]
     save_marian(read_marian(GOLDEN / name), tmp_path / "model")
     read = read_seq2seq(tmp_path / "model")
-    again = Translator(as_run(read))
-    found = again.log_probs(*([pair[side] for pair in pairs] for side in ("source", "target")))
+    found = Translator(as_run(read)).log_probs(
+        *([pair[side] for pair in pairs] for side in ("source", "target"))
+    )
     for values, mask, pair in zip(found.values, found.mask, pairs, strict=True):
-        np.testing.assert_allclose(
-            values[mask], np.array(pair["log_probs"].split(), float), atol=1e-4
-        )
+        theirs = np.array(pair["log_probs"].split(), float)
+        np.testing.assert_allclose(values[mask], theirs, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.helpers.process_state import own_names
 from tests.helpers.tiny_models import random_params
 from transformer.config import ModelConfig
 from transformer.model.attention import (
@@ -65,10 +64,9 @@ def multi_head(**changes):
 )
 def test_an_own_function_returns_a_value_for_each_query(result, found):
     """Catches an error about broadcasting, far from the function that is wrong."""
-    with own_names():
-        register_attention("own", lambda query, key, value, mask=None, dropout=None: result(value))
-        with pytest.raises(ValueError, match=rf"attention=own must return .*, not {found}\."):
-            multi_head(attention="own")
+    register_attention("own", lambda query, key, value, mask=None, dropout=None: result(value))
+    with pytest.raises(ValueError, match=rf"attention=own must return .*, not {found}\."):
+        multi_head(attention="own")
 
 
 @pytest.mark.parametrize("name", sorted(set(ATTENTION_FUNCTIONS) - set(PATTERNS)))

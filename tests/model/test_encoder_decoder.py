@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.control_ids import BOS, EOS
-from tests.helpers.process_state import own_names
 from tests.helpers.tiny_models import (
     make_batch,
     random_params,
@@ -113,12 +112,7 @@ def test_cached_decoding_equals_the_full_pass(options):
 
     Also a registered block that reaches one of the two stacks only, or not the cached steps.
     """
-    with own_names():
-        register_block("wide", WideBlock)
-        check_cached_decoding(options)
-
-
-def check_cached_decoding(options):
+    register_block("wide", WideBlock)
     changes = dict(norm="pre", positions="learned", embedding_sharing="none", head_dim=4)
     model = tiny_model(num_layers=1, **changes, **options)
     variables = {"params": init(model, ALONE)}

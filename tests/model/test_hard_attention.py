@@ -35,11 +35,6 @@ def draw(module, qkv, mask, seed):
     return attended, sown.get("samples", {}).get("log_probs", (None,))[0]
 
 
-def one_hot_values(qkv):
-    """The same query and key, with values that show the weights: [B, S, N, S]."""
-    return *qkv[:2], np.broadcast_to(np.eye(S, dtype=np.float32)[:, None], (len(qkv[0]), S, N, S))
-
-
 @pytest.mark.parametrize("module", [HardAttention(), HardGumbelAttention()], ids=HARD_ATTENTION)
 def test_without_dropout_the_likeliest_value_is_taken(module):
     """Catches a translation that depends on chance, or on what the mask hides."""
@@ -57,7 +52,8 @@ def test_positions_are_drawn_by_their_probabilities(module):
     With the score function half of the rows have soft attention.
     """
     qkv, mask = arrays()
-    qkv = one_hot_values(qkv)
+    one_hot = np.broadcast_to(np.eye(S, dtype=np.float32)[:, None], (B, S, N, S))
+    qkv = *qkv[:2], one_hot  # values that show the weights
     probabilities = jax.jit(partial(scaled_dot_product_attention, mask=mask))(*qkv)
     seeds = jnp.arange(2000)
     found = jax.jit(jax.vmap(lambda seed: draw(module, qkv, mask, seed)[0]))(seeds)

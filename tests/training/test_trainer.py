@@ -22,6 +22,7 @@ from transformer.parallel.stopping import Stopping
 from transformer.tasks.task import Task
 from transformer.training import run as run_module
 from transformer.training import trainer as trainer_module
+from transformer.training.meter import Meter
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
@@ -292,3 +293,19 @@ def test_a_checkpoint_that_cannot_be_written(fails, times, code, tmp_path, monke
     trainer.checkpoints.wait()  # the save that was not waited for must not outlive the test
     said = capsys.readouterr().err
     assert said.count("could not be written: RESOURCE_EXHAUSTED: no space left") == len(failures)
+
+
+def test_an_error_of_the_devices_is_none_of_the_disk(tmp_path, monkeypatch):
+    """Catches a device that is lost and called a checkpoint that could not be written."""
+    trainer = make_trainer(tmp_path, log_every=9, eval_every=9, checkpoint_every=2)
+    settle, errors = Meter.settle, [RuntimeError("a device is lost")]
+
+    def fail(meter, max_pending=0):
+        if trainer.step == 2 and not max_pending and errors:
+            raise errors.pop()
+        settle(meter, max_pending)
+
+    monkeypatch.setattr(Meter, "settle", fail)
+    with pytest.raises(RuntimeError, match="a device is lost"):
+        trainer.run()
+    trainer.close()

@@ -172,7 +172,7 @@ class Checkpoints:
             if name == "best" and not wanted:
                 raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
             name = "best" if wanted else "last"
-            if wanted[:1] != ranked[:1]:
+            if wanted and wanted[0] != ranked[0]:
                 warnings.warn(
                     f"The step with the best score, {ranked[0]}, has no checkpoint in "
                     f"{self.folder}: the next best is used",

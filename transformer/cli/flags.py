@@ -140,12 +140,12 @@ def check_flags(flags: Any, task: str = "") -> None:
         for sentence, is_made in mistakes.items():
             if is_made:
                 raise ValueError(f"--{name} {sentence}.")
-    inputs = {name: given[name] for name in given if known[name].is_input_file}
+    inputs = {name: split_files(given[name]) for name in given if known[name].is_input_file}
     for name, paths in inputs.items():
-        for path in split_files(paths):
+        for path in paths:
             if path != "-" and not text_files.is_readable(path):
                 raise ValueError(f"--{name} must be a file (or -); {path} does not exist.")
-    if [*inputs.values()].count("-") > 1:
+    if sum(paths.count("-") for paths in inputs.values()) > 1:
         names = ", ".join(f"--{name}" for name in inputs)
         raise ValueError(f"only one of {names} can be - (standard input).")
 

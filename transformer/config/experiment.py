@@ -16,7 +16,7 @@ from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.groups import DecodingConfig, MeshConfig, OptimizerConfig, TrainingConfig
 from transformer.config.model import ModelConfig
 from transformer.config.rules import broken_rules
-from transformer.config.setting import Settings, setting
+from transformer.config.setting import Settings, keeping_mistakes, setting
 from transformer.registry import TASKS
 
 # Settings of earlier versions, and the values that they now always have; None: any value is right.
@@ -69,15 +69,20 @@ class Config(Settings):
         """Returns a copy with other values of some settings, given by their full names.
 
         A value may be a function, which gets this configuration and returns the value. Raises
-        AttributeError for an unknown name, and ValueError for a value that cannot be.
+        AttributeError for an unknown name, and ValueError with a line for each impossible value.
 
         >>> config.with_values({"model.d_ff": lambda base: 2 * base.model.d_ff})
         """
-        changed = deepcopy(self)
+        changed, mistakes = deepcopy(self), []
         for name, value in changes.items():
             group, _, field_name = name.rpartition(".")
             owner = getattr(changed, group) if group else changed
-            setattr(owner, field_name, value(self) if callable(value) else value)
+            try:
+                setattr(owner, field_name, value(self) if callable(value) else value)
+            except ValueError as error:
+                mistakes.append(str(error))
+        if mistakes:
+            raise ValueError("\n".join(mistakes))
         return changed
 
     def validate(self) -> "Config":
@@ -129,10 +134,14 @@ class Config(Settings):
                 group, _, field_name = name.partition(".")
                 if data.get(group, {}).pop(field_name, value) != value and value is not None:
                     raise ValueError(f"{name} is always {value} now.")
-            for name, group in get_type_hints(cls).items():
-                if dataclasses.is_dataclass(group):
-                    data[name] = group(**data.get(name, {}))
-            return cls(**data).validate()
+            with keeping_mistakes() as mistakes:
+                for name, group in get_type_hints(cls).items():
+                    if dataclasses.is_dataclass(group):
+                        data[name] = group(**data.get(name, {}))
+                config = cls(**data)
+            if mistakes:
+                raise ValueError("\n".join(str(error) for error, _ in mistakes))
+            return config.validate()
         except (json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"This is no configuration of version {transformer.__version__}, but perhaps of a "

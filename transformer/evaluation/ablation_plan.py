@@ -48,22 +48,24 @@ def read_rows(path: str, base: Config, names: Sequence[str] = ()) -> list[Row]:
     for an unknown name, or a row whose settings cannot be used.
     """
     with explaining_errors(path):
-        module, planned = run_file(path), []
+        module = run_file(path)
         rows, published = getattr(module, "ROWS", None), getattr(module, "PUBLISHED", {})
         if not isinstance(rows, Mapping) or not rows:
             raise ValueError('it must define ROWS = {"name": {"group.setting": value}}.')
         for name in names or rows:
             if name not in rows:
                 raise ValueError(f"there is no row '{name}'; the rows are {', '.join(rows)}.")
-            try:
-                config = base.with_values(rows[name]).validate()
-            except (AttributeError, TypeError, ValueError) as error:
-                raise ValueError(f"row {name}: {error}") from error
-            same = next((row.name for row in planned if row.config == config), None)
-            if same:
-                say(f"row {name} is left out: with this base it is the same as {same}")
-            else:
-                planned.append(Row(name, config, base.differences(config), published.get(name, {})))
+    planned: list[Row] = []
+    for name in names or rows:
+        try:
+            config = base.with_values(rows[name]).validate()
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}: row {name}: {error}") from error
+        same = next((row.name for row in planned if row.config == config), None)
+        if same:
+            say(f"row {name} is left out: with this base it is the same as {same}")
+        else:
+            planned.append(Row(name, config, base.differences(config), published.get(name, {})))
     return planned
 
 

@@ -199,7 +199,8 @@ def _as_usual(
     if settings.get("output-omit-bias"):
         table = next((tensors[name] for name in SOFTMAX_TABLES if name in tensors), ())
         tensors[f"{LOGITS}_b"] = np.zeros(len(table))
-    if settings.get("tied-embeddings-src") and model.embedding_sharing == "none":
+    has_one = settings.get("tied-embeddings-src") and model.embedding_sharing == "none"
+    if has_one and "Wemb" in tensors:
         tensors["encoder_Wemb"] = tensors["decoder_Wemb"] = tensors.pop("Wemb")
     return tensors
 

@@ -157,6 +157,7 @@ class Trainer:
         training, step = self.config.training, self.step
         is_evaluated = step % training.eval_every == 0 or step == training.num_train_steps
         if is_evaluated or step % training.checkpoint_every == 0:
+            self.meter.settle()  # which raises what a step could not compute
             try:
                 self._save(state)  # first: an evaluation may fail
             except Exception as error:  # any type
@@ -168,7 +169,6 @@ class Trainer:
 
     def _save(self, state: TrainState) -> None:
         """Saves, unless the last update was skipped: the one before may have done the harm."""
-        self.meter.settle()
         if not self.meter.num_skipped_in_a_row:
             self.workdir.flush("metrics.jsonl")  # first: what it holds is not logged again
             trained = self.meter.trained() | describe_records(self.workdir)

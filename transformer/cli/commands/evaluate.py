@@ -213,7 +213,8 @@ class EvaluateFlags(HostFlags):
             if WorkDir(self.workdir).owns(path):
                 raise ValueError(f"--{name}={path} is a file of the run itself: name another.")
         picture, suffix = self.attention, os.path.splitext(self.attention)[1].lower()
-        if picture and not os.path.isdir(os.path.dirname(os.path.realpath(picture))):
+        folder = os.path.dirname(os.path.realpath(picture))
+        if picture and not (picture.startswith("gs://") or os.path.isdir(folder)):
             raise ValueError(f"--attention must be a file in a folder that exists, not {picture}.")
         if picture and suffix not in PICTURES:
             raise ValueError(

@@ -234,6 +234,8 @@ def part_of_blocks(read: Callable[[], Iterable[Block]], part: Split) -> Iterator
         if bounds[0] < bounds[1]:
             block.cut(*bounds)
             yield block
+        if number >= pairs.stop:
+            return
 
 
 def blocks_of_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Block]:

@@ -105,9 +105,9 @@ def training_corpus(
     """Returns (tokenizers, prepared corpus) of a run; None if others have parts left to prepare.
 
     cache: the folder of prepared corpora. tokenizers: those of the run; None: they are learnt from
-    the text, unless `cache` has them. Raises ValueError if no pair is left of the text, or the
-    folder cannot be written; no part is left there then. What another error ends goes on from there
-    at the next start.
+    the text, unless `cache` has them. Raises ValueError if the text is damaged or no pair of it is
+    left, or the folder cannot be written; no part is left there then. What a TransientError ends
+    goes on from there at the next start.
     """
     facts = text_facts(text)
     tokenizers = tokenizers or learn_vocabularies(config, text, cache, facts)
@@ -149,6 +149,11 @@ def _prepare(
                 parts.remove_unfinished()
                 corpus = open_corpus(folder)
         return corpus
+    except TransientError:  # the parts that are missing are written by the next start
+        raise
+    except ValueError:  # the text is wrong: once it is mended, these parts are of no use
+        parts.remove()
+        raise
     except OSError as error:
         if (corpus := open_corpus(folder)) is not None:  # others were sooner
             return corpus
@@ -199,9 +204,9 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
     except DamagedFileError as damage:
         _discard(folder, damage.args[0])
     except FileNotFoundError as error:
-        _discard(folder, Path(error.filename or HEADER))
+        _discard(folder, Path(error.filename or folder / HEADER))
     except (KeyError, TypeError, ValueError):
-        _discard(folder, Path(HEADER))
+        _discard(folder, Path(folder / HEADER))
     except OSError as error:
         raise TransientError(
             f"The prepared corpus {folder} cannot be opened ({reason_of(error)}): try again, or "

@@ -52,6 +52,10 @@ class HuggingFaceTokenizer(Tokenizer):
         self._start = added[:-1]
         self.line_breaks_are_text = "\n" in self.decode(self.encode(["a\nb"])[0])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For worker processes: the library's own pickles take control tokens in a text as such."""
+        return type(self), (self.text, self.special)
+
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences, "encode")
         texts = [SURROGATE.sub(UNKNOWN, sentence) for sentence in sentences]
