@@ -119,6 +119,9 @@ def test_a_corpus_may_be_named_by_its_files(tmp_path):
         read(tmp_path / "crawl-*", "test")
     with pytest.raises(ValueError, match=r"must be NAME\.en and NAME\.de .*it holds crawl-"):
         read(tmp_path / "none-*")
+    (tmp_path / "part_0-of-2.tsv").touch()
+    with pytest.raises(ValueError, match="of these there are 1"):
+        read(tmp_path / "part_*")
 
 
 MISSING = {  # files: the end of the sentence

@@ -36,7 +36,8 @@ from transformer.files.reading import reason_of
 from transformer.files.storage import locate
 
 FORMATS = "tsv", "jsonl", "parquet"  # endings of files that hold both sides
-NUMBERED = re.compile(r"(.+?)[.-](\d+)(?:-of-(\d+))?")  # as Hugging Face writes them, too
+NUMBERED = re.compile(r"(.+?)[.-]\d+(?:-of-\d+)?")  # as Hugging Face writes them, too
+OF_TOTAL = re.compile(r"^(.*?)\d+-of-(\d+)$", re.MULTILINE)
 WILDCARD = re.compile(r"[*?]")
 SPLIT_OF_FILES = "train"  # the only split of a corpus that is named by its files
 PAIRS_OF_BLOCK = 50_000
@@ -79,11 +80,10 @@ def find_pair_files(corpus: str, split: str, source: str, target: str) -> list[P
         _refuse_missing(corpus, stem, languages)
     if len(pairs) > 1 and stem in pairs:
         _refuse_both(corpus, [files[0] for _, files in pairs.values()][:2])
-    numbered = filter(None, map(NUMBERED.fullmatch, pairs))
-    for (name, total), count in Counter(match.group(1, 3) for match in numbered).items():
-        if total and count < int(total):
+    for (name, total), count in Counter(re.findall(OF_TOTAL, "\n".join(pairs))).items():
+        if count < int(total):
             note = f"of these there are {count}; "
-            _refuse_missing(corpus, f"{name}-…-of-{total}", languages, note)
+            _refuse_missing(corpus, f"{name}…-of-{total}", languages, note)
     return list(pairs.values())
 
 
