@@ -51,7 +51,9 @@ def test_two_hosts_learn_what_one_does_and_either_resumes_from_the_others_checkp
     said = finish(start_two(config, workdir, *STEPS, *pmap))
     assert [code for code, _ in said] == [0, 0], said
     assert "4 × cpu on 2 hosts" in said[0][1] and "eval.py --workdir=" in said[0][1]
-    assert said[1][1] == ""
+    # On a slow machine the second host shows what takes long before it knows that it is the second.
+    early = "importing JAX (", "waiting for all of 2 hosts"
+    assert all(any(phase in line for phase in early) for line in said[1][1].splitlines()), said
     assert "resuming at step 6" in train_alone(workdir, 9)
     said = finish(start_two(config, workdir, *STEPS, *MESH, own=second_sent(signal.SIGTERM, 4)))
     assert [code for code, _ in said] == [75, 75], said
