@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from tests.helpers.scripts import HANGS
 from transformer.data.rows import epoch_plan
 from transformer.data.rows.epoch_plan import (
     CorpusPart,
@@ -65,6 +66,17 @@ def test_only_the_block_of_a_step_is_planned(small_blocks, monkeypatch):
     for blocks in (1, 2, 0):
         plan.rows(step + blocks * plan.batches_per_block)
     assert planned == [plan.num_blocks + number for number in (3, 4, 5, 3)]
+
+
+def test_batches_of_a_block_do_not_wait_for_the_plan_of_the_next(small_blocks):
+    """Catches training that stands still, twice an epoch, until millions of pairs are packed."""
+    plan = make_plan(1200)
+    plan.rows(0)
+    rows = threading.Thread(target=plan.rows, args=(1,), daemon=True)
+    with plan._planning:  # as a thread holds it while it plans
+        rows.start()
+        rows.join(HANGS)
+        assert not rows.is_alive()
 
 
 def test_blocks_are_random_parts_of_the_corpus(small_blocks):

@@ -170,6 +170,7 @@ class EpochPlan:
         self.num_blocks = math.ceil(self.pairs_per_epoch / BLOCK_PAIRS)
         self._planning, self._planned = Lock(), lru_cache(maxsize=2)(self._make_plan)
         self._planned_ahead = -1  # the last block that a thread planned
+        self._current = -1, np.zeros(0, np.int64), np.zeros(1, np.int64)  # a block and its plan
         self._known_packing: tuple[np.ndarray, np.ndarray] | None = None
         self.sample = self._pairs(0, 0, min(self.pairs_per_epoch, SAMPLE_PAIRS))
         self.batches_per_block = self._count_batches()
@@ -220,7 +221,10 @@ class EpochPlan:
         From the middle of a block on, a thread plans the next one.
         """
         block, index = divmod(step, self.batches_per_block)
-        pairs, starts = self._plan(block)
+        current = self._current
+        if current[0] != block:  # else without the lock, which a thread may hold for long
+            current = self._current = block, *self._plan(block)
+        _, pairs, starts = current
         if 2 * index >= self.batches_per_block - 1 and self._planned_ahead != block + 1:
             self._planned_ahead = block + 1
             Thread(target=self._plan, args=(block + 1,), daemon=True).start()
