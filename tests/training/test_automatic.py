@@ -16,7 +16,7 @@ from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.parallel.mapping import make_parallel
 from transformer.tasks.translation import TranslationTask
 from transformer.training import automatic, automatic_rules, startup_summary
-from transformer.training.automatic import TIMED_STEPS, choose_settings, time_step
+from transformer.training.automatic import choose_settings, time_step
 from transformer.training.automatic_rules import (
     Choices,
     Facts,
@@ -105,18 +105,19 @@ def test_a_run_to_start_from_keeps_its_network():
     assert choices.lines()[0].split() == ["chosen", "model.d_model", "512", "of", "that", "run"]
 
 
-def test_steps_are_timed_without_compiling():
-    """Catches the first step's compiling in the time of a step, and a timing that never ends."""
+@pytest.mark.parametrize(("seconds", "num_steps"), [(0.25, 24), (10.0, 7)])
+def test_steps_are_timed_without_compiling(seconds, num_steps):
+    """Catches the first step's compiling in the time of a step, and a timing that takes minutes."""
     now = [0.0]
 
     def train_step(state, batch):
-        now[0] += 10.25 if now[0] == 0 else 0.25  # the first one compiles
+        now[0] += seconds if now[0] else 60.0 + seconds  # the first one compiles
         return state, {}
 
     trainer = MagicMock(train_step=MagicMock(side_effect=train_step))
     trainer.train_step.init_state.return_value = 0
-    assert time_step(trainer, lambda: now[0]) == 0.25
-    assert now[0] < 10.25 + 0.25 * (TIMED_STEPS + 5)
+    assert time_step(trainer, lambda: now[0]) == seconds
+    assert now[0] == 60.0 + num_steps * seconds
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ from transformer.workdir import WorkDir
 MICRO_BATCHES = "training.accumulate_steps"
 MEMORY_SHARE = 0.9  # of a device's memory; the rest is for the batches that follow
 GIB = 2**30
-WARM_STEPS = 3  # the first is compiled, the others fill caches; they are not timed
-TIMED_STEPS = 20
+TIMED_SECONDS = 5.0
+WARM_STEPS = 3  # after the first, which is compiled; they fill caches and tell how many to time
 DEFAULT_MINUTES = 10.0
 TRAINING_SHARE = 0.7  # of the minutes, by which the size of the model is chosen
 FLOPS_PER_CORE = 50e9  # that training sustains; measured on AMD EPYC
@@ -168,20 +168,26 @@ def make_trainer(config: Config, workdir: WorkDir, *options: Any) -> tuple[Train
 
 
 def time_step(trainer: Trainer, clock: Callable[[], float] = time.monotonic) -> float:
-    """Returns the seconds of a training step, in the mean of `TIMED_STEPS`.
+    """Returns the seconds of a training step, measured for `TIMED_SECONDS`; all hosts agree.
 
     What it learns is thrown away; the compiled step serves the run.
     """
-    state, start = trainer.train_step.init_state(), 0.0
+    state = trainer.train_step.init_state()
     make_batch = partial(trainer.train_step.make_batch, trainer.task.training_batches)
-    with closing(prefetch(make_batch, range(WARM_STEPS + TIMED_STEPS))) as batches:
-        for number, batch in enumerate(batches):
-            if number == WARM_STEPS:
-                jax.block_until_ready(state)
-                start = clock()
-            state, _ = trainer.train_step(state, batch)
-    jax.block_until_ready(state)
-    return (clock() - start) / TIMED_STEPS
+
+    def run(num_steps: int) -> float:
+        nonlocal state
+        start = clock()
+        for _ in range(num_steps):
+            state, _ = trainer.train_step(state, next(batches))
+        jax.block_until_ready(state)
+        seconds = (clock() - start) / num_steps
+        return float(hosts.gather_from_hosts(repr(seconds).encode())[0])
+
+    with closing(prefetch(make_batch, range(10_000))) as batches:
+        run(1)  # which compiles it
+        warm = run(WARM_STEPS)
+        return run(max(WARM_STEPS, min(1000, int(TIMED_SECONDS / max(warm, 1e-6)))))
 
 
 def choose_micro_batches(choices: Choices, trainer: Trainer) -> bool:
