@@ -69,7 +69,7 @@ def own_names():
     """Forgets, at the end of the block, what was registered in it."""
     with ExitStack() as stack:
         for registry in REGISTRIES:
-            stack.enter_context(patch.dict(registry._registered))
+            stack.enter_context(patch.dict(registry.data))
         yield
 
 
