@@ -25,7 +25,7 @@ def attributes():
     """[(owner, name, value)] of the attributes that tests may change."""
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
     loggers = [logger for logger in loggers if isinstance(logger, logging.Logger)]
-    names = {sys: OF_SYS, console.live_line(): OF_CONSOLE} | dict.fromkeys(loggers, OF_LOGGERS)
+    names = {sys: OF_SYS, console.live_line: OF_CONSOLE} | dict.fromkeys(loggers, OF_LOGGERS)
     found = [(owner, name, getattr(owner, name)) for owner in names for name in names[owner]]
     return [(o, name, value[:] if isinstance(value, list) else value) for o, name, value in found]
 
