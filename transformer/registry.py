@@ -36,12 +36,12 @@ class Registry(UserDict[str, Any]):
         super().__init__(built_in)
         self.kind, self.built_in, self._check = kind, built_in, check
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, key: str) -> Any:
         """Returns the entry of a name; raises ValueError if there is none."""
-        if name not in self:
+        if key not in self:
             names = ", ".join(self)
-            raise ValueError(f"There is no {self.kind} {name!r} but {names}: {REGISTERING}.")
-        entry = self.data[name]
+            raise ValueError(f"There is no {self.kind} {key!r} but {names}: {REGISTERING}.")
+        entry = self.data[key]
         if isinstance(entry, str):
             module, _, attribute = entry.partition(":")
             return getattr(import_module(module), attribute)

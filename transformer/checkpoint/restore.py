@@ -215,8 +215,8 @@ def abstract_params(model: nn.Module, batch: tuple[np.ndarray, ...]) -> Params:
 
 def check_shapes(model: nn.Module, batch: tuple[np.ndarray, ...], params: Params) -> None:
     """Raises ValueError if `params` are not those of `model`: other names, shapes or layers."""
-    expected = flatten_dict(abstract_params(model, batch), sep="/")
-    given = flatten_dict(params, sep="/")
+    expected: dict[str, Any] = flatten_dict(abstract_params(model, batch), sep="/")
+    given: dict[str, Any] = flatten_dict(params, sep="/")
     if expected.keys() != given.keys():
         raise ValueError("The checkpoint holds other layers than its settings say.")
     for name, array in expected.items():
