@@ -236,7 +236,7 @@ class FileJob:
         files, warned = [open_lines(path) for path in self.files], Counter[str]()
         is_typed = "-" in self.files and console.is_terminal(sys.stdin)
         if is_typed:
-            console.ask_for_lines("a text")
+            say("Type a text per line; Ctrl-D ends.")
         idle = Phase("", 0, time.monotonic)  # a row would lie over what is typed
         growing = (min(FIRST_CHUNK_LINES << min(n, 20), self.chunk_lines) for n in count())
         sizes = growing if stream else repeat(self.chunk_lines)
@@ -266,7 +266,7 @@ class FileJob:
         for chunk in chunks:
             data = self.run_chunk(chunk)
             if console.is_terminal(stream):
-                console.live_line().close()
+                console.live_line.close()
                 data = console.escaped(data.decode()).encode()
             stream.write(data)
             stream.flush()
