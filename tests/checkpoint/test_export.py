@@ -1,6 +1,7 @@
 """A checkpoint alone in bfloat16: small, and opened like any other."""
 
 import shutil
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.random_runs import write_run
-from transformer.checkpoint.export import export
+from transformer.checkpoint.export import export, save_run
+from transformer.checkpoint.restore import restore
 from transformer.inference.translator import Translator
 
 
@@ -44,3 +46,18 @@ def test_wrong_folders_and_checkpoints_are_refused(run, tmp_path):
         with pytest.raises(ValueError, match=problem):
             export(*arguments)
     assert not (tmp_path / "b").exists()
+
+
+def test_a_run_in_memory_is_saved_and_restored(run, tmp_path):
+    """Catches parameters, vocabulary or step that are lost, and parameters of another model."""
+    in_memory = restore(run)
+    save_run(in_memory, tmp_path / "saved", step=300)
+    saved, texts = restore(tmp_path / "saved"), ["w1 w2", "w3"]
+    assert saved.step == 300 and saved.config == in_memory.config
+    translations = [Translator(each).translate(texts) for each in (saved, in_memory)]
+    assert translations[0] == translations[1]
+    with pytest.raises(ValueError, match="holds a run already"):
+        save_run(in_memory, tmp_path / "saved")
+    with pytest.raises(ValueError, match="holds other layers"):
+        save_run(replace(in_memory, params={}), tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists()

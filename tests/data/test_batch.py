@@ -1,9 +1,10 @@
 """batch.py, ragged.py: sentences in one array, and rows of pairs, written out in full."""
 
 import numpy as np
+import pytest
 
 from tests.helpers.control_ids import EOS, PAD
-from transformer.data.rows.batch import Batch
+from transformer.data.rows.batch import Batch, pad
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.lists import PiecesTokenizer
 
@@ -24,6 +25,15 @@ def test_batch_as_in_its_example():
         "target_positions": [[0, 1, 0, 1, 2, 0], empty, [0, 1, 0, 0, 0, 0]],
     }
     assert batch.weights.tolist() == [[1, 1, 1, 1, 1, 0], empty, [1, 1, 0, 0, 0, 0]]
+
+
+def test_sentences_are_padded_to_one_length():
+    """Catches a sentence that is cut without a word, and another type than the models take."""
+    rows = pad([[5, 6, EOS], [EOS]], 4, pad_id=9)
+    assert rows.tolist() == [[5, 6, EOS, 9], [EOS, 9, 9, 9]] and rows.dtype == np.int32
+    assert pad([[5], []]).tolist() == [[5], [PAD]]
+    with pytest.raises(ValueError, match="has 3 tokens, more than the length 2"):
+        pad([[5, 6, EOS]], 2)
 
 
 def test_arrays_of_one_pair_per_row_are_the_same_batch():

@@ -16,7 +16,6 @@ from tests.helpers.tiny_models import random_params
 from transformer.checkpoint.restore import Run, check_shapes, make_model, smallest_batch
 from transformer.interop import import_model
 from transformer.interop.portable_model import PortableModel
-from transformer.workdir import WorkDir
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 
@@ -76,7 +75,7 @@ def changed_folder(source, folder, *, rename=lambda name: name, add=(), drop=(),
 def write_run(imported, folder):
     """Writes the work directory of an imported model; returns it."""
     used_up = dataclasses.replace(imported, params=dict(imported.params))
-    import_model.write_run(used_up, WorkDir(folder))
+    import_model.write_run(used_up, folder)
     return folder
 
 

@@ -8,11 +8,13 @@ from etils.epath import PathLike
 
 from transformer.checkpoint.about import FILES, as_trained, describe_run, files_of
 from transformer.checkpoint.checkpoints import Checkpoints, load_checkpoint
+from transformer.checkpoint.restore import Run, check_shapes, smallest_batch
 from transformer.checkpoint.train_state import Params, TrainState
 from transformer.config import Config
 from transformer.data.files.labels import Labels
 from transformer.data.tokenizers.files import Tokenizer, save_tokenizers
 from transformer.files.storage import write_atomically
+from transformer.parallel.devices import host_device
 from transformer.workdir import WorkDir
 
 
@@ -21,10 +23,8 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
 
     Raises ValueError if `workdir` holds no such checkpoint or `folder` holds a run already.
     """
-    source, target = WorkDir(workdir), WorkDir(folder)
+    source, target = WorkDir(workdir), _new_run(folder)
     config = source.load_config()
-    if target.has_run or target.checkpoints.exists():
-        raise ValueError(f"{target.path} holds a run already, or a part of one; name a new folder.")
     loaded = load_checkpoint(source, config, checkpoint)
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), loaded.params)
     target.open_for_training(config)
@@ -38,6 +38,31 @@ def export(workdir: PathLike, folder: PathLike, checkpoint: str | int = "default
     config = as_trained(config, loaded.about, source.path).with_values(changes)
     write_checkpoint(target, config, params, loaded.step)
     return f"{loaded.name} of {source.path} in bfloat16"
+
+
+def save_run(run: Run, workdir: PathLike, step: int = 0) -> None:
+    """Writes a run that is in memory to a new work directory, for eval.py and `from_checkpoint`.
+
+    >>> run = Run.in_memory(config, (tokenizer, tokenizer), params=params)
+    >>> transformer.save_run(run, "runs/own_loop", step=300)
+
+    step: of the checkpoint that holds the parameters. Raises ValueError if `workdir` holds a run
+    already, or the parameters are not those of `run.model`.
+    """
+    target = _new_run(workdir)
+    check_shapes(run.model, smallest_batch(run.config, run.labels), run.params)
+    params = jax.device_put(run.params, host_device())  # as Orbax would copy arrays of numpy
+    target.open_for_training(run.config)
+    save_vocabularies(target, run.tokenizers, run.labels)
+    write_checkpoint(target, run.config, params, step)
+
+
+def _new_run(folder: PathLike) -> WorkDir:
+    """Returns a work directory in which there is no run yet; raises ValueError if there is one."""
+    target = WorkDir(folder)
+    if target.has_run or target.checkpoints.exists():
+        raise ValueError(f"{target.path} holds a run already, or a part of one; name a new folder.")
+    return target
 
 
 def write_checkpoint(target: WorkDir, config: Config, params: Params, step: int) -> None:

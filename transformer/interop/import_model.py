@@ -7,14 +7,8 @@ import jax
 from etils.epath import PathLike
 from flax.traverse_util import unflatten_dict
 
-from transformer.checkpoint.export import save_vocabularies, write_checkpoint
-from transformer.checkpoint.restore import (
-    check_shapes,
-    count_parameters,
-    make_model,
-    restore,
-    smallest_batch,
-)
+from transformer.checkpoint.export import save_run
+from transformer.checkpoint.restore import Run, count_parameters, restore
 from transformer.console import phase
 from transformer.files.storage import locate
 from transformer.interop.check import check_transformers
@@ -26,7 +20,6 @@ from transformer.interop.portable_model import PortableModel
 from transformer.interop.settings import naming, read_settings
 from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
-from transformer.workdir import WorkDir
 
 Reader = Callable[[PathLike, str, str], PortableModel]
 # By the model_type of config.json.
@@ -71,7 +64,7 @@ def import_model(
         with phase(f"reading {folder}"):
             imported = read_folder(folder, source_language, target_language)
         said, config = imported.notes, imported.config
-        size = write_run(imported, WorkDir(place))
+        size = write_run(imported, place)
         del imported  # the check loads both sides
         if check and not check_file.is_file():
             said.append("not checked: that would need Marian itself")
@@ -120,20 +113,17 @@ def _read_known(folder: Path, *languages: str) -> PortableModel:
     return ONE_STACK[kind](folder)
 
 
-def write_run(imported: PortableModel, run: WorkDir) -> str:
+def write_run(imported: PortableModel, workdir: PathLike) -> str:
     """Writes a work directory, config.json last; returns the number of parameters as text.
 
     `imported.params` is empty afterwards.
     """
-    config, flat = imported.config, imported.params
+    flat = imported.params
     # As Orbax copies arrays of numpy; one after the other, so that no model is in memory twice.
     device = host_device()
     on_device = {name: jax.device_put(flat.pop(name), device) for name in list(flat)}
     params = unflatten_dict(on_device, sep="/")
-    model = make_model(config, imported.tokenizers, imported.labels)
-    check_shapes(model, smallest_batch(config, imported.labels), params)
+    run = Run.in_memory(imported.config, imported.tokenizers, imported.labels, params)
     with phase("writing the run"):
-        run.open_for_training(config)
-        save_vocabularies(run, imported.tokenizers, imported.labels)
-        write_checkpoint(run, config, params, step=0)
+        save_run(run, workdir)
     return count_parameters(params)

@@ -8,6 +8,26 @@ import numpy as np
 from transformer.data.rows.ragged import Ragged
 
 
+def pad(
+    sentences: Sequence[Sequence[int]], length: int | None = None, pad_id: int = 0
+) -> np.ndarray:
+    """Returns the ids of sentences as rows [B, length] int32, filled up with `pad_id`.
+
+    length: None: that of the longest sentence. Raises ValueError if one is longer.
+
+    >>> pad([[5, 6, 2], [7, 2]]).tolist()
+    [[5, 6, 2], [7, 2, 0]]
+    """
+    longest = max(map(len, sentences), default=0)
+    length = longest if length is None else length
+    if longest > length:
+        raise ValueError(f"A sentence has {longest} tokens, more than the length {length}.")
+    rows = np.full((len(sentences), length), pad_id, np.int32)
+    for row, ids in zip(rows, sentences, strict=True):
+        row[: len(ids)] = ids
+    return rows
+
+
 class Batch(NamedTuple):
     """Sentence pairs in rows; every array is int32.
 
