@@ -8,9 +8,9 @@ import transformer
 from tests.helpers.imported import GOLDEN, changed_folder
 from tools.golden_translation import EXTRA, SENTENCES
 from transformer.cli.commands.import_model import main
-from transformer.interop import import_model as importing
 from transformer.interop.import_model import import_model, read_folder
 from transformer.parallel.stopping import Interruption
+from transformer.workdir import WorkDir
 
 MARIAN, M2M100 = GOLDEN / "marianmt_shared", GOLDEN / "m2m100"
 
@@ -61,7 +61,7 @@ def test_an_import_that_is_stopped_leaves_nothing(tmp_path, monkeypatch):
         raise Interruption
 
     with monkeypatch.context() as patched, pytest.raises(Interruption):
-        patched.setattr(importing.WorkDir, "save_config", stop)
+        patched.setattr(WorkDir, "save_config", stop)
         import_model(MARIAN, run, check=False)
     assert not any(tmp_path.iterdir())
     assert import_model(MARIAN, run, check=False)
