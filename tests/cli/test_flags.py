@@ -13,7 +13,7 @@ from transformer.cli.commands.evaluate import LINES, SEARCH, EvaluateFlags
 from transformer.cli.commands.export import ExportFlags
 from transformer.cli.commands.prepare import PrepareFlags
 from transformer.cli.commands.train import TrainFlags
-from transformer.cli.flags import CommonFlags, flag, flags_of, given_flags, split_runs
+from transformer.cli.flags import CommonFlags, flag, flags_of, given_flags, split_paths
 from transformer.evaluation import evaluation_set
 from transformer.inference.file_job import translate_file
 from transformer.registry import OWN_TASK, TASKS
@@ -26,11 +26,11 @@ class Inherited(CommonFlags):
 
 @dataclass(frozen=True)
 class Flags(Inherited):
-    input: str = flag("", "A file.", "FILE", is_input_file=True)
-    other: str = flag("", "Another file.", "FILE", is_input_file=True)
+    input: str = flag("", "A file.", "FILE", reads=True)
+    other: str = flag("", "Another file.", "FILE", reads=True)
     size: int = flag(1, "A size.", "N", at_least=1)
     rate: float | None = flag(None, "A rate.", needs=("size", "fast"))
-    fast: bool = flag(False, "Quickly.", excludes={"slow": "one cannot be both"})
+    fast: bool = flag(False, "Quickly.", excludes=("slow",))
     slow: bool | None = flag(None, "Slowly.", tasks=("images",))
     kind: str | None = flag(None, "A kind.", choices=("a", "b"))
 
@@ -130,4 +130,4 @@ def test_runs_whose_names_have_commas_and_at_signs(tmp_path):
         (tmp_path / name).mkdir()
     a, b, d = (str(tmp_path / name) for name in ("a", "b,c", "d@e"))
     runs = [f"{a}@last", f"{b}@200", d, "missing", "x"]
-    assert split_runs(f"{a}@last,{b}@200, {d},missing,x") == runs
+    assert split_paths(f"{a}@last,{b}@200, {d},missing,x") == runs

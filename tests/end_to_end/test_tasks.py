@@ -232,4 +232,4 @@ def test_a_job_that_was_stopped_is_resumed(kind, request, tmp_path, monkeypatch)
     assert target.read_bytes() == expected
     assert f"1 lines that are not UTF-8, bytes replaced ({source} line 2)" in err
     if kind == "text":
-        assert "4 texts too long to be continued" in err
+        assert "4 lines too long to be continued" in err
