@@ -122,7 +122,7 @@ def test_an_epoch_of_a_text_shows_every_piece_once():
     config.data.row_length, config.training.batch_tokens = 8, 32
     lines = [" ".join(f"w{i}" for i in range(n)) for n in (3, 30, 1, 8, 7)]
     tokenizer = PiecesTokenizer.train(lines, "")
-    batches = MaskedLMTask.make_training_batches(config, tokenizer, lines)
+    batches = MaskedLMTask.make_batches(config, tokenizer, lines)
     shown = [originals(batches[step])[1] for step in range(batches.batches_per_epoch)]
     ids = np.sort(np.concatenate([row[row != PAD] for row in shown]))
     assert ids.tolist() == sorted(i for sentence in tokenizer.encode(lines) for i in sentence)

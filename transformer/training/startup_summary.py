@@ -12,23 +12,29 @@ from transformer.config import Config
 from transformer.console import format_seconds, phase, quantity, say
 from transformer.exit_codes import DONE
 from transformer.model.costs import StepCost
-from transformer.parallel.devices import find_chip, keep_compiled_programs
+from transformer.parallel.devices import find_chip, keep_compiled_programs, peak_flops
 from transformer.parallel.mapping import Parallel, make_parallel
 from transformer.parallel.topology import topology_devices
 from transformer.registry import TASKS, task_kind
 from transformer.tasks.task import Task
 from transformer.training.automatic import make_trainer
+from transformer.training.automatic_rules import Choices
 from transformer.training.steps import TrainStep
 from transformer.workdir import WorkDir
 
-Params = Any  # a pytree of parameters, or of their shapes
 MIB = 2**20
 UTILISATIONS = (0.2, 0.4, 0.6)  # shares of the peak, from a small model to a large one
 LAYER = re.compile(r"/layer_\d+/")
+NO_DATA = "data        not read: full rows and vocabularies as configured"
 
 
-def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> list[str]:
-    """Returns the start-up summary of a run. task: None if its text was not read."""
+def summary_lines(
+    config: Config, step: TrainStep, cost: StepCost | None, task: Task | None = None
+) -> list[str]:
+    """Returns the start-up summary of a run.
+
+    cost: of a step, by the model's formula; None if unknown. task: None if its text was not read.
+    """
     state, parallel = step.abstract_state, step.parallel
     num_params = count_parameters(state.frozen or state.params)
     m, has_decoder = config.model, task_kind(config.task) == "translation"
@@ -54,13 +60,15 @@ def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> 
         f"memory      {params:,.1f} MiB of parameters, {whole:,.1f} MiB with the optimizer's, "
         f"on each device",
     ]
-    if task:
-        lines += task.summary_lines()
-        if task.label_smoothing:
-            lines.append(
-                f"loss        with label smoothing {task.label_smoothing:g}; perplexity without it"
-            )
-        lines += work_lines(task.cost_per_step)
+    lines += task.summary_lines() if task else [NO_DATA]
+    if task and task.label_smoothing:
+        smoothing = f"{task.label_smoothing:g}"
+        lines.append(f"loss        with label smoothing {smoothing}; perplexity without it")
+    if cost:
+        lines.append(
+            f"step        {cost.num_targets:,.0f} target tokens, {cost.flops / 1e9:,.1f} GFLOP "
+            f"(the model's, on real tokens)"
+        )
     num_steps, warmup_steps = config.training.num_train_steps, config.optimizer.warmup_steps
     lines.append(f"steps       {num_steps:,}")
     if warmup_steps > num_steps:
@@ -71,19 +79,9 @@ def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> 
     return lines
 
 
-def count_parameters(params: Params) -> int:
-    """Returns how many numbers the arrays hold."""
+def count_parameters(params: Any) -> int:
+    """Returns how many numbers arrays hold, or abstract ones."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
-
-
-def work_lines(cost: StepCost | None) -> list[str]:
-    """Returns the line on the arithmetic of a training step, by the model's formula, if known."""
-    if not cost:
-        return []
-    return [
-        f"step        {cost.num_targets:,.0f} target tokens, {cost.flops / 1e9:,.1f} GFLOP (the "
-        f"model's, on real tokens)"
-    ]
 
 
 def estimate_lines(
@@ -96,15 +94,13 @@ def estimate_lines(
     cost: of a step; None if unknown.
     """
     kind, platform = devices[0].device_kind, devices[0].platform
-    chip = find_chip(kind)
     if platform == "cpu":  # which has no peak to speak of
         return []
-    if not chip or not cost:
-        reason = f"the peak of {kind}" if not chip else "what a step costs"
-        return [f"estimate    none, as {reason} is not known"]
+    peak = peak_flops(devices)
+    if not peak or not cost:
+        return [f"estimate    none: the peak of {kind} or the cost of a step is not known"]
     # Of some TPUs, the two cores of a chip are two devices.
     num_chips = len({str(d.coords) if platform == "tpu" else d.id for d in devices})
-    peak = chip.peak_tflops * 1e12 * len(devices)
     lines = [
         f"estimate    {num_steps:,} steps of {cost.flops / 1e9:,.1f} GFLOP, on "
         f"{quantity(num_chips, 'chip')} of {peak / num_chips / 1e12:,.4g} TFLOP/s:"
@@ -124,10 +120,10 @@ def make_step_without_data(config: Config, parallel: Parallel) -> TrainStep:
 
     Raises ValueError for a task whose shapes depend on its data.
     """
-    if config.automatic_settings():
+    if settings := ", ".join(config.automatic_settings()):
         raise ValueError(
-            f"What is chosen depends on the text, which --topology does not read: set "
-            f"{', '.join(config.automatic_settings())}, or leave out --topology."
+            f"What is chosen depends on the text, which --topology does not read: set {settings}, "
+            f"or leave out --topology."
         )
     task = TASKS[config.task]
     model, batch = task.model_and_blank_batch(config)
@@ -142,19 +138,16 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
     "" for the devices of this machine.
     """
     keep_compiled_programs(say)
+    task, choices = None, Choices(config)
     if topology:
         step = make_step_without_data(config, make_parallel(config, topology_devices(topology)))
         cost = TASKS[config.task].cost_without_data(config)
-        lines = summary_lines(config, step)
-        lines.append("data        not read: full rows and vocabularies as configured")
-        lines += work_lines(cost)
     else:
         folder = WorkDir(workdir, writes=False)
         trainer, choices = make_trainer(folder.with_choices(config), folder)
-        config = choices.config
-        step, cost = trainer.train_step, trainer.task.cost_per_step
-        lines = summary_lines(config, step, trainer.task) + choices.lines()
-    devices = step.parallel.mesh.devices.ravel().tolist()
+        step, task, cost = trainer.train_step, trainer.task, trainer.task.cost_per_step
+    config, devices = choices.config, step.parallel.mesh.devices.ravel().tolist()
+    lines = summary_lines(config, step, cost, task) + choices.lines()
     lines += estimate_lines(cost, config.training.num_train_steps, devices)
     say("\n".join(lines))
     describe_compiled(step)
@@ -188,7 +181,7 @@ def describe_compiled(step: TrainStep) -> None:
     say("\n".join(lines))
 
 
-def parameter_table(params: Params) -> list[str]:
+def parameter_table(params: Any) -> list[str]:
     """Returns a line per kind of array of parameters: name, shape, size and share of the whole.
 
     All layers that are alike share a line.

@@ -21,7 +21,7 @@ from transformer.registry import TASKS
 from transformer.tasks.task import Task
 from transformer.training.meter import MAX_SKIPPED, Meter
 from transformer.training.optimizer import make_schedule
-from transformer.training.profile import Profile, annotate
+from transformer.training.profile import Profile, annotate, annotate_step
 from transformer.training.progress import OnReport, Progress, describe_environment
 from transformer.training.start import first_state
 from transformer.training.steps import TrainStep, prefetch
@@ -71,10 +71,11 @@ class Trainer:
         The first step is 1, and its batch number 0. `close` ends what it has opened.
         profile: traces some of the steps.
         """
-        state, profile = self._start(accept_changed_text), profile or Profile()
+        state = self._start(accept_changed_text)
         numbers = range(self.step, self.config.training.num_train_steps)
         make_batch = partial(self.train_step.make_batch, self.task.training_batches)
-        with closing(profile), closing(prefetch(make_batch, numbers)) as batches:
+        trace = closing(profile) if profile else nullcontext()
+        with trace, closing(prefetch(make_batch, numbers)) as batches:
             for number in numbers:
                 is_over = self.meter.has_diverged or self.stopping.has_converged
                 if is_over or self._is_interrupted():
@@ -82,9 +83,12 @@ class Trainer:
                 with self.meter.waiting(), annotate("input"):
                     batch = next(batches)
                 self.step = number + 1
+                if profile and profile.is_due(self.step):
+                    with self.meter.paused():  # which waits, so that no step is cut in two
+                        profile.start_or_end()
                 is_first = number == self.first_step  # which is compiled, and waited for
                 with phase("compiling the training step") if is_first else nullcontext():
-                    with profile.step(self.step, self.meter.paused):
+                    with annotate_step("train", step_num=self.step):
                         state, sums = self.train_step(state, batch)
                         self.meter.add(self.step, sums | self._vote_to_stop())
                     if is_first:
@@ -106,7 +110,7 @@ class Trainer:
             say(f"warning: {lost}")
         self.workdir.append_start(step, describe_environment())
         self.progress = Progress(self.workdir, self.config, step, self.on_report)
-        self.meter = Meter(step, self.task.cost_per_step, about.get("trained"))
+        self.meter = Meter(self.task.cost_per_step, about.get("trained"))
         scores = self.checkpoints.scores
         for evaluated in sorted(scores):
             if evaluated > step:
@@ -133,7 +137,7 @@ class Trainer:
         step = self.step
         is_report = step % self.config.training.log_every == 0 or step == 1
         if is_report or live_line().is_due:
-            metrics = self.meter.read(step) if is_report else self.meter.peek()
+            metrics = self.meter.read() if is_report else self.meter.peek()
             metrics["learning_rate"] = float(self.learning_rate(step - 1))
             if is_report:
                 self._log(metrics)
