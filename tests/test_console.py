@@ -1,7 +1,6 @@
 """What is said, the pace of work, and the phases of a command."""
 
 import io
-import sys
 import threading
 
 import pytest
@@ -56,14 +55,6 @@ def test_a_log_has_dates_what_was_said_and_why_it_ended():
     ]  # fmt: skip
     assert all(line[4] == line[7] == "-" and line[13] == line[16] == ":" for line in lines)
     assert lines[-1].endswith("KeyError: 'three'")
-
-
-@pytest.mark.parametrize(("is_typed", "said"), [(True, "Type a text per line"), (False, "")])
-def test_a_person_is_told_what_to_type(is_typed, said, monkeypatch, capsys):
-    """Catches a command that waits for input without a word, and a prompt in the log of a pipe."""
-    monkeypatch.setattr(sys, "stdin", Terminal() if is_typed else io.StringIO())
-    console.ask_for_lines("a text")
-    assert capsys.readouterr().err.partition(";")[0].strip() == said
 
 
 # ---- lines, and the row below them

@@ -254,12 +254,6 @@ def print_results(lines: Iterable[str], end: str = "\n") -> None:
         print(*given, sep="\n", end=end, flush=True)
 
 
-def ask_for_lines(what: str) -> None:
-    """Says what is read from standard input, if a person types it; what: as "a sentence"."""
-    if is_terminal(sys.stdin):
-        say(f"Type {what} per line; Ctrl-D ends.")
-
-
 def be_quiet() -> None:
     """Prints nothing from now on, as another host speaks."""
     _line.is_silent = True

@@ -8,7 +8,7 @@ from transformer.cli.command_line import help_text
 from transformer.cli.commands.evaluate import LINES, SEARCH, EvaluateFlags
 from transformer.cli.commands.export import ExportFlags
 from transformer.cli.commands.train import TrainFlags
-from transformer.cli.flags import CommonFlags, flag, flags_of, given_flags, split_paths
+from transformer.cli.flags import CommonFlags, flag, flags_of, split_paths
 from transformer.inference.file_job import translate_file
 from transformer.registry import OWN_TASK, TASKS
 
@@ -41,8 +41,8 @@ def test_values_have_the_types_of_their_fields():
     assert flags == Flags(last=3, size=2, rate=0.0, fast=True, slow=False, kind="b")
     assert isinstance(flags.rate, float)
     given = {"size": 2, "rate": 0.0, "fast": True, "slow": False, "kind": "b", "last": 3}
-    assert given_flags(flags) == given
-    assert given_flags(parse("--size=1", "--nofast")) == {}
+    assert flags.given() == given
+    assert parse("--size=1", "--nofast").given() == {}
     words = ["program", "run", "--format", "program", "folder", "--nocheck", "last"]
     line = command_line.parse(ExportFlags, words, ("A", "B", "[C]"))
     assert line.flags == ExportFlags(format="program", check=False)
@@ -92,7 +92,7 @@ def test_flags_that_make_sense_pass():
         ("translation", "--compare=runs/y@5", FILE, REFERENCE),
         ("translation", "--attention=gs://bucket/map.png"),
     ):
-        command_line.parse(EvaluateFlags, ["eval.py", *arguments]).flags.check(task)
+        command_line.parse(EvaluateFlags, ["eval.py", *arguments]).flags.validate(task)
 
 
 def test_paths_whose_names_have_commas_and_at_signs(tmp_path):

@@ -5,8 +5,10 @@ import io
 import json
 import lzma
 import os
+import sys
 import threading
 from itertools import count, islice
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -204,8 +206,9 @@ def test_bad_lines_are_reported_at_once_and_counted_at_the_end(source, capsys):
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_stream_is_written_line_by_line_as_chunks_end(is_terminal, source, monkeypatch):
-    """Catches translations that a pipe gets only at the end, and commands to a terminal."""
+def test_a_stream_is_written_as_chunks_end(is_terminal, source, monkeypatch, capsys):
+    """Catches translations that a pipe gets only at the end, commands to a terminal, and a person
+    who is not told what to type, or not answered after a line."""
 
     class Pipe(io.BytesIO):
         isatty = lambda _: is_terminal  # noqa: E731
@@ -221,6 +224,14 @@ def test_a_stream_is_written_line_by_line_as_chunks_end(is_terminal, source, mon
     source.write_text("a\n" * 700)
     run(source, output="", chunk_lines=300)
     assert counts == [3, 6, 9, 12, 13, *(13 + n for n in (64, 192, 448, 700))]
+    if is_terminal:
+        source.write_text("a\nb")
+        with source.open() as typed:
+            monkeypatch.setattr(sys, "stdin", typed)
+            monkeypatch.setattr(file_job.console, "is_terminal", lambda stream: stream is typed)
+            run(Path("-"), output="")
+        assert counts[-2:] == [714, 715]
+        assert "Type a text per line; Ctrl-D ends.\n" in capsys.readouterr().err
 
 
 def test_pipes_and_devices_are_written_to(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 import transformer
-from transformer.cli.flags import CommonFlags, Flag, flags_of, given_flags, help_lines
+from transformer.cli.flags import CommonFlags, Flag, flags_of, help_lines
 from transformer.cli.process import run_guarded, run_process
 from transformer.config import Config
 from transformer.config.python_files import (
@@ -186,7 +186,7 @@ def help_text(usage: str | None, line: CommandLine[Any]) -> str:
     text = [(usage or "").strip(), "", "Flags:", *lines]
     if hasattr(line.flags, "config"):
         config, values = Config(), "their defaults where the file of --config sets no other"
-        if {"config", "workdir"} & given_flags(line.flags).keys():
+        if line.flags.given("config", "workdir"):
             config, values = line.chosen_config, "the values of the configuration named"
         current = config.values()
         settings = (

@@ -6,8 +6,8 @@
         output: str = flag("", "File for the translations.", "FILE", needs=("input",))
         top_k: int | None = flag(None, "Sample from the k most probable tokens.")
 
-`command_line.parse` reads them from a command line, `check_flags` refuses combinations that make
-no sense, and `help_lines` prints them. A flag is given if its value is not its default.
+`command_line.parse` reads them from a command line, `CommonFlags.validate` refuses combinations
+that make no sense, and `help_lines` prints them. A flag is given if its value is not its default.
 """
 
 import os
@@ -85,6 +85,25 @@ class CommonFlags:
     help: bool = flag(False, "Print this, and stop.")
     version: bool = flag(False, "Print the versions of this package and of Python, and stop.")
 
+    def given(self, *names: str) -> dict[str, Any]:
+        """Returns {name: value} of the flags that are given; names: of which alone."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        defaults = {f.name: f.default for f in fields(self)}
+        return {n: values[n] for n in names or values if values[n] != defaults[n]}
+
+    def validate(self, task: str = "") -> None:
+        """Raises ValueError for a flag that makes no sense by itself or beside the others.
+
+        task: of the run that the command is for; flags that have no effect on it are refused.
+        """
+        known, given = flags_of(type(self)), self.given()
+        for name, value in given.items():
+            for mistake in _mistakes(known[name], value, known, given.keys(), task):
+                raise ValueError(f"--{name} {mistake}.")
+        inputs = {f"--{name}": split_paths(given[name]) for name in given if known[name].reads}
+        if sum(paths.count("-") for paths in inputs.values()) > 1:
+            raise ValueError(f"only one of {', '.join(inputs)} can be - (standard input).")
+
 
 @dataclass(frozen=True)
 class HostFlags(CommonFlags):
@@ -103,26 +122,6 @@ def flags_of(kind: type) -> dict[str, Flag]:
     types = {name: next(iter(get_args(hint)), hint) for name, hint in hints.items()}  # int | None
     own_first = sorted(fields(kind), key=lambda each: each.name not in kind.__annotations__)
     return {f.name: Flag(f.name, types[f.name], f.default, **f.metadata) for f in own_first}
-
-
-def given_flags(flags: Any) -> dict[str, Any]:
-    """Returns {name: value} of the flags whose value is not their default."""
-    values = vars(flags)
-    return {f.name: values[f.name] for f in fields(flags) if values[f.name] != f.default}
-
-
-def check_flags(flags: Any, task: str = "") -> None:
-    """Raises ValueError for a flag that makes no sense by itself or beside the others.
-
-    task: the task of the run that the command is for; flags that have no effect on it are refused.
-    """
-    known, values = flags_of(type(flags)), given_flags(flags)
-    for name, value in values.items():
-        for mistake in _mistakes(known[name], value, known, values.keys(), task):
-            raise ValueError(f"--{name} {mistake}.")
-    inputs = {f"--{name}": split_paths(values[name]) for name in values if known[name].reads}
-    if sum(paths.count("-") for paths in inputs.values()) > 1:
-        raise ValueError(f"only one of {', '.join(inputs)} can be - (standard input).")
 
 
 def _mistakes(

@@ -15,7 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count, islice, repeat, zip_longest
 from pathlib import Path
@@ -56,7 +56,7 @@ class Chunk:
     start: int
     lines: list[str]
     companions: list[str] | None = None
-    is_new: bool = True
+    is_new: bool = field(default=True, init=False)
 
     @cached_property
     def checksum(self) -> str:

@@ -24,14 +24,7 @@ from typing import Any
 
 import transformer
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import (
-    REGISTER,
-    HostFlags,
-    check_flags,
-    flag,
-    given_flags,
-    split_paths,
-)
+from transformer.cli.flags import REGISTER, HostFlags, flag, split_paths
 from transformer.cli.process import connect_hosts
 from transformer.config import MOST_HYPOTHESES, Config
 from transformer.console import phase, print_results, say
@@ -47,6 +40,8 @@ INPUT_TASKS = (*LINE_TASKS, "masked_lm")
 BUILT_IN = (*TEXT_TASKS, "language_model", "masked_lm", "images")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 SEARCH = ("beam_size", "alpha", "early_stopping", *SAMPLING, "sample", "mbr")
+COMPUTE = ("dtype", "batch_size")
+SCORED = ("split", "corpus", "test_set", *COMPUTE, *SEARCH)  # as `transformer.evaluate` takes them
 LINES = ("nbest", "scores", "jsonl", "alignments", "score", "prefixes", "chunk_lines")
 NO_LINES = ("reference", "attention")  # with which the command writes no translations
 ONE_RUN, RUN_TEXT = ("compare", "attention"), ("input", "prompt")  # excluded by what is for those
@@ -168,8 +163,8 @@ class EvaluateFlags(HostFlags):
         excludes=("reference", "prompt", "num_pieces"),
         writes=True,
     )
-    attention_of: str | None = translation_flag(
-        None,
+    attention_of: str = translation_flag(
+        "encoder_decoder",
         "Whose attention to draw: to the source, or that of a side.",
         choices=("encoder_decoder", "encoder", "decoder"),
         needs=("attention",),
@@ -187,28 +182,14 @@ class EvaluateFlags(HostFlags):
         return self.checkpoints == "all" or "," in self.checkpoints
 
     @property
-    def compute(self) -> dict[str, Any]:
-        """How to compute, as `Translator.from_checkpoint` and its like take it."""
-        return {"dtype": self.dtype, "batch_size": self.batch_size}
+    def scored(self) -> dict[str, Any]:
+        """Which text is scored and how, as `transformer.evaluate` and `compare` take it."""
+        files = [self.input, *split_paths(self.reference)] if self.reference else []
+        return self.given(*SCORED) | {"files": files}
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Which text is scored and how it is translated, as `evaluate` and its like take it."""
-        text = {"split": self.split, "corpus": self.corpus, "test_set": self.test_set}
-        return text | self.compute | self.given(*SEARCH)
-
-    @property
-    def files(self) -> list[str]:
-        """The files of a test set that are given."""
-        return [self.input, *split_paths(self.reference)] if self.reference else []
-
-    def given(self, *names: str) -> dict[str, Any]:
-        """Returns {name: value} of those of some flags that were given."""
-        return {name: value for name, value in given_flags(self).items() if name in names}
-
-    def check(self, task: str) -> None:
+    def validate(self, task: str = "") -> None:
         """Raises ValueError, in one sentence, if the flags make no sense on a run of `task`."""
-        check_flags(self, task)
+        super().validate(task)
         for name, path in self.given("output", "attention").items():
             if WorkDir(self.workdir).owns(path):
                 raise ValueError(f"--{name}={path} is a file of the run itself: name another.")
@@ -232,7 +213,7 @@ class EvaluateFlags(HostFlags):
 def _evaluate(line: CommandLine[EvaluateFlags]) -> int:
     flags, run = line.flags, WorkDir(line.flags.workdir)
     config = run.load_config()
-    flags.check(task_kind(config.task))
+    flags.validate(task_kind(config.task))
     with phase("importing JAX"):  # late: --help and wrong flags need not wait
         from transformer.inference.file_job import check_files
 
@@ -241,9 +222,8 @@ def _evaluate(line: CommandLine[EvaluateFlags]) -> int:
         check_files(flags.output, *files, may_replace=flags.overwrite)
     connect_hosts(flags, config)
     if flags.compare:
-        options = flags.options | {"files": flags.files}
         others = split_paths(flags.compare)
-        comparison = transformer.compare(run, others, flags.checkpoints, save=True, **options)
+        comparison = transformer.compare(run, others, flags.checkpoints, save=True, **flags.scored)
         print_results([f"{comparison.first.corpus}:", *comparison.lines()])
     elif flags.attention:
         _draw(flags, run)
@@ -268,7 +248,7 @@ def _score(flags: EvaluateFlags, run: WorkDir) -> None:
         if not flags.is_series:
             print_results([*scores.lines(), *scores.details])
 
-    options = flags.options | {"files": flags.files, "ensemble": split_paths(flags.ensemble)}
+    options = flags.scored | {"ensemble": split_paths(flags.ensemble)}
     options |= {"metrics": flags.metrics.split(",")} if flags.metrics else {}
     last = transformer.evaluate(run, flags.checkpoints, save=True, on_scores=show, **options)
     if flags.is_series:
@@ -279,10 +259,9 @@ def _draw(flags: EvaluateFlags, run: WorkDir) -> None:
     """Draws the attention of one example, the first text of --input if there is one."""
     from transformer.evaluation.evaluation_set import read_lines
 
-    how = {"of": flags.attention_of or "encoder_decoder", "each_head": flags.each_head}
     texts = read_lines(flags.input) if flags.input else None
-    given = flags.attention, texts, flags.checkpoints
-    drawn = transformer.draw_attention(run, *given, **how, **flags.options)
+    given, how = (flags.attention, texts, flags.checkpoints), flags.given("each_head", *SCORED)
+    drawn = transformer.draw_attention(run, *given, of=flags.attention_of, **how)
     translation = "" if drawn.translation == drawn.source else f"\n> {drawn.translation}"
     say(f"{drawn.source}{translation}\nattention: {flags.attention}")
 
@@ -294,9 +273,9 @@ def _answer(flags: EvaluateFlags, run: WorkDir, config: Config) -> None:
         raise ValueError("A run of this task takes no lines of text: leave out --input.")
     if flags.ensemble:
         runs = [run, *split_paths(flags.ensemble)]
-        model = predictor.from_checkpoints(runs, flags.checkpoints, **flags.compute)
+        model = predictor.from_checkpoints(runs, flags.checkpoints, **flags.given(*COMPUTE))
     else:
-        model = predictor.from_checkpoint(run, flags.checkpoints, **flags.compute)
+        model = predictor.from_checkpoint(run, flags.checkpoints, **flags.given(*COMPUTE))
     is_translation = task_kind(config.task) == "translation"
     write = transformer.translate_file if is_translation else transformer.answer_file
     write(model, flags.input, flags.output, **flags.given(*LINES, *SEARCH, "num_pieces"))
@@ -304,10 +283,9 @@ def _answer(flags: EvaluateFlags, run: WorkDir, config: Config) -> None:
 
 def _continue(flags: EvaluateFlags, run: WorkDir, prompt: str) -> None:
     """Prints a prompt and its continuation as it comes."""
-    model = transformer.LanguageModel.from_checkpoint(run, flags.checkpoints, **flags.compute)
-    for text in chain(
-        [prompt], model.stream(prompt, **flags.given(*SAMPLING, "num_pieces")), ["\n"]
-    ):
+    how, options = flags.given(*COMPUTE), flags.given(*SAMPLING, "num_pieces")
+    model = transformer.LanguageModel.from_checkpoint(run, flags.checkpoints, **how)
+    for text in chain([prompt], model.stream(prompt, **options), ["\n"]):
         print_results([text], end="")
 
 
