@@ -83,7 +83,7 @@ def test_curves_are_drawn_while_training_as_time_allows(make_progress, now, monk
 
     monkeypatch.setattr(plots, "plot_curves", draw)
     progress = make_progress(stream)
-    for now[0] in (10.0, 100.0, 200.0, 203.0):
+    for now[0] in (10.0, 100.0, 160.0, 203.0):
         progress.draw_curves()
     assert drawn == [100.0, 203.0] and stream.getvalue() == ""
     progress.draw_curves(is_last=True)

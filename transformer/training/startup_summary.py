@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from tabulate import tabulate
 
 from transformer.config import Config
 from transformer.console import format_seconds, phase, quantity, say
+from transformer.evaluation.scores import plain_table
 from transformer.exit_codes import DONE
 from transformer.model.costs import StepCost
 from transformer.parallel.devices import find_chip, keep_compiled_programs, peak_flops
@@ -155,30 +155,19 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
 
 
 def describe_compiled(step: TrainStep) -> None:
-    """Prints the compiler's memory and FLOPs of a step per device, and the parameters' table.
-
-    The compiler counts the body of a loop (micro-batches, scanned layers) once.
-    """
+    """Prints what a compiled step takes of each device's memory, and the parameters' table."""
     start = time.monotonic()
     with phase("compiling the training step"):
-        compiled = step.lower().compile()
-    memory, cost = compiled.memory_analysis(), compiled.cost_analysis() or {}
-    assert memory  # every backend that we compile for knows it
-    kept, work = memory.argument_size_in_bytes / MIB, memory.temp_size_in_bytes / MIB
+        kept, work = (size / MIB for size in step.memory())
     verdict = ""
     if chip := find_chip(step.parallel.mesh.devices.ravel()[0].device_kind):
         fits = "fits" if kept + work < chip.memory_gib * 1024 else "DOES NOT FIT"
         verdict = f": {fits} into {chip.memory_gib} GiB"
-    lines = [
+    say(
         f"compiled    {kept:,.0f} MiB of state and batch + {work:,.0f} MiB of work space on each "
-        f"device{verdict}",
-        f"            {cost.get('flops', 0) / 1e9:,.1f} GFLOP per step on each device, by the "
-        f"compiler's count (loops once)",
-        f"            in {time.monotonic() - start:,.0f} s",
-        "parameters",
-        *parameter_table(step.abstract_state.params),
-    ]
-    say("\n".join(lines))
+        f"device{verdict}\n            in {time.monotonic() - start:,.0f} s"
+    )
+    say("\n".join(["parameters", *parameter_table(step.abstract_state.params)]))
 
 
 def parameter_table(params: Any) -> list[str]:
@@ -190,15 +179,8 @@ def parameter_table(params: Any) -> list[str]:
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         name = LAYER.sub("/layer_*/", "/".join(str(key.key) for key in path))
         alike.setdefault((name, "×".join(map(str, leaf.shape))), []).append(leaf.size)
-    total, rows = count_parameters(params), []
-    for (name, shape), sizes in alike.items():
+    rows, total = [], count_parameters(params)
+    for (name, shape), sizes in [*alike.items(), (("all", ""), [total])]:
         name = name.replace("layer_*", quantity(len(sizes), "layer"))
-        rows.append((f"  {name}", shape, sum(sizes), sum(sizes) / total))
-    return tabulate(
-        [*rows, ("  all", "", total, 1.0)],
-        tablefmt="plain",
-        colalign=("left", "right", "right", "right"),
-        intfmt=",",
-        floatfmt=".1%",
-        preserve_whitespace=True,
-    ).split("\n")
+        rows.append((name, shape, f"{sum(sizes):,}", f"{sum(sizes) / total:.1%}"))
+    return [f"  {line}" for line in plain_table(rows, "lr")]

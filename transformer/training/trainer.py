@@ -48,15 +48,11 @@ class Trainer:
         self.workdir, self.on_report = workdir, on_report
         self.stopping = stopping or Stopping(config.training.patience)
         self._has_left_evaluation = False  # because of a signal
-        self.parallel = make_parallel(config)
-        make_task = task_type or TASKS[config.task]
+        self.parallel = parallel = make_parallel(config)
         with phase("reading the corpus"):
-            self.task = make_task(config, self.parallel, workdir)
-        with phase("making the first batch"):
-            batch = self.task.training_batches[0]
-        self.train_step = TrainStep(
-            config, self.parallel, self.task.model, self.task.loss_fn, batch
-        )
+            self.task = task = (task_type or TASKS[config.task])(config, parallel, workdir)
+            batch = task.training_batches[0]
+        self.train_step = TrainStep(config, parallel, task.model, task.loss_fn, batch)
         self.take_schedule(config)
 
     def take_schedule(self, config: Config) -> None:
@@ -100,16 +96,17 @@ class Trainer:
 
     def _start(self, accept_changed_text: bool) -> TrainState:
         """Opens checkpoints and logs, notes this start; returns the state to continue from."""
+        config, workdir = self.config, self.workdir
         self.checkpoints, state, self._notes = first_state(
-            self.config, self.task, self.train_step, accept_changed_text=accept_changed_text
+            config, self.task, self.train_step, accept_changed_text=accept_changed_text
         )
         self.step = self.first_step = step = int(state.step)
         about = self.checkpoints.about(step) if step else {}
-        self.workdir.forget_metrics_after(step)  # what an interrupted run logged of later steps
-        if lost := lost_records(self.workdir, about):
+        workdir.forget_metrics_after(step)  # what an interrupted run logged of later steps
+        if lost := lost_records(workdir, about):
             say(f"warning: {lost}")
-        self.workdir.append_start(step, describe_environment())
-        self.progress = Progress(self.workdir, self.config, step, self.on_report)
+        workdir.append_start(step, describe_environment())
+        self.progress = Progress(workdir, config, step, self.on_report)
         self.meter = Meter(self.task.cost_per_step, about.get("trained"))
         scores = self.checkpoints.scores
         for evaluated in sorted(scores):
@@ -117,7 +114,7 @@ class Trainer:
                 del scores[evaluated]  # the steps after the checkpoint are done again
             else:
                 self.stopping.record_score(scores[evaluated][0])
-        if step not in scores and (step or self.config.training.init_from):
+        if step not in scores and (step or config.training.init_from):
             self._save_and_evaluate(state)  # as an evaluation was cut short
         return state
 
@@ -128,9 +125,9 @@ class Trainer:
         return {"stopping": self.parallel.sum_over_hosts(bool(self.stopping.signal))}
 
     def _is_interrupted(self) -> bool:
-        is_alone = jax.process_count() == 1
-        told = self.stopping.signal if is_alone else self.meter.num_hosts_stopping
-        return self._has_left_evaluation or bool(told)
+        """Whether this host, or one of several, has been told to stop."""
+        is_told = self.stopping.signal and jax.process_count() == 1
+        return bool(is_told or self.meter.num_hosts_stopping or self._has_left_evaluation)
 
     def _report(self) -> None:
         """Logs and shows the metrics every `log_every` steps, and shows them if steps take long."""
