@@ -234,6 +234,17 @@ def test_a_stream_is_written_as_chunks_end(is_terminal, source, monkeypatch, cap
         assert "Type a text per line; Ctrl-D ends.\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("is_typed", [True, False])
+def test_a_person_is_told_what_to_type(is_typed, source, monkeypatch, capsys):
+    """Catches a command that waits for input without a word, and a prompt in the log of a pipe."""
+    with open(source) as file:
+        stdin = SimpleNamespace(isatty=lambda: is_typed, fileno=file.fileno, closed=False)
+        monkeypatch.setattr(sys, "stdin", stdin)
+        file_job.translate_file(FakeTranslator(), "-", "")
+    out, err = capsys.readouterr()
+    assert ("Type a text per line" in err) is is_typed and "ä 9 enil\n" in out
+
+
 def test_pipes_and_devices_are_written_to(tmp_path):
     """Catches /dev/null or a named pipe that becomes a plain file."""
     assert file_job.open_stream(str(tmp_path / "new")) is None

@@ -253,7 +253,7 @@ class FileJob:
         for chunk in chunks:
             data = self.run_chunk(chunk)
             if console.is_terminal(stream):
-                console.live_line().close()
+                console.live_line.close()
                 data = console.escaped(data.decode()).encode()
             stream.write(data)
             stream.flush()
