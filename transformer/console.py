@@ -250,8 +250,7 @@ def print_results(lines: Iterable[str], end: str = "\n") -> None:
     if not live_line.is_silent:
         live_line.close()
         given = map(escaped, lines) if is_terminal(sys.stdout) else lines
-        print(*given, sep="
-", end=end, flush=True)
+        print(*given, sep="\n", end=end, flush=True)
 
 
 @contextmanager
