@@ -147,10 +147,9 @@ def test_losses_are_means_over_real_rows(tmp_path):
 
 
 def assert_same_run(*trainers):
-    names, logs = ("step", "loss", "validation_loss"), []
-    for trainer in trainers:
-        records = trainer.workdir.read_metrics()
-        logs.append([[record.get(name) for name in names] for record in records])
+    names = "step", "loss", "validation_loss"
+    records = [trainer.workdir.read_metrics() for trainer in trainers]
+    logs = [[[record.get(name) for name in names] for record in each] for each in records]
     assert logs[0] == logs[1]
     params = (trainer.checkpoints.load("last").params for trainer in trainers)
     jax.tree.map(np.testing.assert_array_equal, *params)
