@@ -53,7 +53,7 @@ class Progress:
     ) -> None:
         self._workdir, self._num_steps = workdir, config.training.num_train_steps
         self._on_report = on_report if workdir.writes else None
-        self._line = live_line()
+        self._line = live_line
         self._line.is_silent |= not workdir.writes
         self._clock = self._line.clock
         self._last_step, self._pace = step, Pace(self._clock)  # since the first line

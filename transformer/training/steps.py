@@ -17,7 +17,7 @@ from flax import linen as nn
 
 from transformer.checkpoint.train_state import AdapterState, Params, TrainState, init_adapters
 from transformer.config import Config
-from transformer.parallel.mapping import Parallel, rows_of_host
+from transformer.parallel.mapping import Parallel
 from transformer.training.optimizer import make_optimizer
 
 Batch = Any  # a pytree of arrays [B, …]
@@ -149,8 +149,8 @@ class TrainStep:
         if not hasattr(batches, "part"):
             return parallel.put_batch(batches[step], num_parts)
         num_rows = parallel.padded_num_rows(batches.rows_per_batch, num_parts)
-        rows = rows_of_host(parallel.by_row, parallel.num_row_shards, num_rows)
-        return parallel.put_batch(batches.part(step, *rows), num_parts)
+        rows = batches.part(step, *parallel.rows_of_host(num_rows))
+        return parallel.put_batch(rows, num_parts)
 
     def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
         """Returns (next state, sums) for a batch of `make_batch`; the old state is used up."""

@@ -133,7 +133,7 @@ class Trainer:
         """Logs and shows the metrics every `log_every` steps, and shows them if steps take long."""
         step = self.step
         is_report = step % self.config.training.log_every == 0 or step == 1
-        if is_report or live_line().is_due:
+        if is_report or live_line.is_due:
             metrics = self.meter.read() if is_report else self.meter.peek()
             metrics["learning_rate"] = float(self.learning_rate(step - 1))
             if is_report:
@@ -164,7 +164,7 @@ class Trainer:
             except Exception as error:  # any type
                 self._say_unsaved("warning: a checkpoint", error)
         if is_evaluated:
-            live_line().close()
+            live_line.close()
             with self.meter.paused():
                 self._evaluate(state.averaged.model_params)
 
