@@ -19,6 +19,7 @@ import numpy as np
 import sentencepiece
 
 from transformer.config import Config
+from transformer.data.corpora.pair_files import sample_evenly
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.files.text import open_lines
 from transformer.data.prepared.prepare import MOST_PAIRS, Share, cache_folder, training_corpus
@@ -155,7 +156,7 @@ def _tokenizers(config, text, workdir):
     """The vocabulary of the run, learnt as a new run learns it and kept in its work directory."""
     if not (workdir / "config.json").exists():
         start = time.perf_counter()
-        learnt = train_tokenizers(config.tokenizer, text.sample(MOST_PAIRS))
+        learnt = train_tokenizers(config.tokenizer, sample_evenly(text.pairs(), MOST_PAIRS)[0])
         print(f"vocabulary  learnt in {time.perf_counter() - start:.0f} s")
         workdir.mkdir(parents=True, exist_ok=True)
         save_tokenizers(workdir, *learnt)

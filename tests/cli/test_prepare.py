@@ -34,7 +34,7 @@ def test_training_finds_what_was_prepared(words, flags, monkeypatch, tmp_path):
     *before, last = [err for _, _, err in ended]
     assert all("is prepared and others are not" in err for err in before)
     assert "training pairs; left out: " in last
-    monkeypatch.setattr(TrainingText, "_blocks", lambda *_: pytest.fail("the text is read"))
+    monkeypatch.setattr(TrainingText, "blocks", lambda *_: pytest.fail("the text is read"))
     assert len(open_prepared(tmp_path).source) > 380
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name == "prepared_corpora" and folder.stat().st_mode & 0o077 == 0

@@ -132,7 +132,7 @@ def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
     evaluated = [load_evaluation_pairs(config.data, split) for split in splits]
 
     prepare(config)
-    monkeypatch.setattr(TrainingText, "_blocks", failing(AssertionError("the text is read")))
+    monkeypatch.setattr(TrainingText, "blocks", failing(AssertionError("the text is read")))
     (source, _), found = prepare(config)
     assert source.to_bytes() == tokenizers[0].to_bytes()
     assert found.source.lengths.dtype == found.source[0].dtype == np.uint16
@@ -221,14 +221,14 @@ def damage(path, how):
 @pytest.mark.parametrize("how", ["cut short", "empty", "lost"])
 @pytest.mark.parametrize(
     ("name", "redone"),
-    [("000003.arrow", [3]), ("kept.arrow", []), ("header.json", []), ("left_out.tsv", [])],
+    [("000003.arrow", [3]), ("kept.arrow", []), ("header.json", [])],
 )
 def test_damage_is_noticed_and_mended(prepared, name, redone, how, said, monkeypatch, tmp_path):
     """Catches a cache that has to be deleted, and the work of all parts for one of them."""
     config, tokenizers, whole = prepared
     config.data.cache = str(tmp_path / "cache")
     (folder,) = (tmp_path / "cache").glob("corpus-*")
-    damage(folder / name, "lost" if name == "left_out.tsv" else how)
+    damage(folder / name, how)
     monkeypatch.chdir(tmp_path)
     Path(name).write_text("a file of the user's")
     written = stop_at(monkeypatch, None, None)
@@ -316,7 +316,7 @@ def test_what_cannot_be_read_now_costs_no_work(name, config, monkeypatch):
         config.tokenizer.kind, config.tokenizer.vocab_size = "byte_level", 300
     if name not in ("text", "parts"):  # all was prepared before
         prepare(config)
-        monkeypatch.setattr(TrainingText, "sample", failing(AssertionError("the text is read")))
+        monkeypatch.setattr(prepare_module, "sample_evenly", failing(AssertionError("read")))
     with monkeypatch.context() as patch:
         if name == "text":
             stop_at(patch, 4, error)
@@ -326,7 +326,7 @@ def test_what_cannot_be_read_now_costs_no_work(name, config, monkeypatch):
             prepare(config)
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     assert len(Parts(folder).finished()) == (4 if "text" in name else 12)
-    monkeypatch.setattr(TrainingText, "sample", failing(AssertionError("the text is read")))
+    monkeypatch.setattr(prepare_module, "sample_evenly", failing(AssertionError("read")))
     assert prepare(config)[1].folder == Path(folder)
 
 

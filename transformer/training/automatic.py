@@ -114,8 +114,8 @@ def _choose_by_text(choices: Choices, missing: list[str], workdir: PathLike) -> 
     choices.set("model.dtype", "bfloat16" if machine.has_bfloat16 else "float32", reason)
     rules.choose_schedule(choices, choices.config.training.num_train_steps, "the fewest")
     config = choices.config.validate()
-    if training_text.blocks and not config.training.init_from:
-        chosen = TrainingText(config.data, training_text.blocks)
+    if training_text.in_memory and not config.training.init_from:
+        chosen = TrainingText(config.data, training_text.in_memory)
         cache = cache_folder(config.data, workdir)
         learn_vocabularies(config, chosen, cache, text_facts(chosen))
 

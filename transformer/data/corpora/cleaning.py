@@ -27,7 +27,6 @@ from transformer.data.files.text import Repairs
 from transformer.data.rows.ragged import Ragged
 
 HELD_OUT = "held_out.json"
-HELD_OUT_SOURCE = "a held-out source"
 # Letters of ASCII that other characters become in casefold(), as ß becomes ss, are not among them.
 KEPT = b"bcdegmopqruvxz0123456789"
 LOWER = bytes(range(256)).lower()
@@ -128,18 +127,16 @@ def read_held_out(folder: epath.Path) -> list[Pair] | None:
 class HeldOut:
     """The sentences that training must not see: the source and the target of any held-out pair.
 
-    pairs: those of the training split whose source is held out; others make no difference. Where
-    corpora have tags, one may be of the other direction: neither sentence of a pair may be held out
-    on any side then.
+    pairs: those of the training text whose source is held out. Where corpora have tags, one may be
+    of the other direction: neither sentence of a pair may be held out on any side then.
     """
 
-    def __init__(self, pairs: Iterable[Pair], config: DataConfig) -> None:
+    def __init__(self, pairs: Sequence[Pair], config: DataConfig) -> None:
         self._stop = max((stop for _, stop in held_out_intervals(config).values()), default=0.0)
-        chosen = self.choose(pairs)
-        self._targets = {sentence_key(target) for _, target in chosen} - {""}
+        self._targets = {sentence_key(target) for _, target in pairs} - {""}
         self._sources = set[str]()  # besides those whose hash tells
         if "#" in config.corpus:
-            self._targets |= {sentence_key(source) for source, _ in chosen} - {""}
+            self._targets |= {sentence_key(source) for source, _ in pairs} - {""}
             self._sources = self._targets
 
     def choose(self, pairs: Iterable[Pair]) -> list[Pair]:
@@ -150,7 +147,7 @@ class HeldOut:
         """Returns why a pair may not be trained on, or "" if it may."""
         key = sentence_key(source)
         if position(key) < self._stop or key in self._sources:
-            return HELD_OUT_SOURCE
+            return "a held-out source"
         return "a held-out target" if sentence_key(target) in self._targets else ""
 
 
@@ -223,12 +220,11 @@ def _outlines(sentences: Sequence[str]) -> list[bytes]:
 class KeptPairs(NamedTuple):
     """The pairs of a block that may be trained on, and what was repaired and left out.
 
-    corpus: the index of its corpus. decoded: all pairs of the block. indices: of those that are
-    kept. pairs: these, whose sources have the tag of their corpus. left_out: the indices of the
-    others by reason. overlap: as of `EvaluationSets.find`.
+    decoded: all pairs of the block. indices: of those that are kept. pairs: these, whose sources
+    have the tag of their corpus. left_out: the indices of the others by reason. overlap: as of
+    `EvaluationSets.find`.
     """
 
-    corpus: int
     decoded: Pairs
     repairs: Repairs
     pairs: Pairs
@@ -269,7 +265,7 @@ class KeepPairs:
                 kept.append(index)
         pairs = [(put_tag_on(decoded[index][0]), decoded[index][1]) for index in kept]
         indices = np.array(kept, np.uint32)
-        return KeptPairs(block.corpus, decoded, repairs, pairs, indices, left_out, overlap)
+        return KeptPairs(decoded, repairs, pairs, indices, left_out, overlap)
 
     def _reason_to_skip(self, source: str, target: str) -> str:
         """Returns why a pair is left out for what it is by itself, or "" if it is not."""

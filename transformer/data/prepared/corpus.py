@@ -167,7 +167,6 @@ class PreparedCorpus:
         self.source, self.target = (SentencesOfParts(parts, side, kept) for side in SIDES)
         self.held_out: Pairs = [(source, target) for source, target in header["held_out"]]
         self.left_out = Counter[str](header["left_out"])
-        self.sample = (folder / LEFT_OUT).read_text(encoding="utf-8")  # the content of that file
 
     def parts(self, weights: Sequence[float]) -> list[CorpusPart]:
         """Returns the corpora that the pairs belong to. weights: of each, in the same order."""
@@ -197,8 +196,9 @@ class PreparedCorpus:
         """Copies left_out.tsv and held_out.json to a folder, if there are such pairs."""
         if self.held_out:
             storage.write_atomically(folder / HELD_OUT, json.dumps(self.held_out))
-        if self.sample.count("\n") > 1:  # lines, the first of which is the header
-            storage.write_atomically(folder / LEFT_OUT, self.sample)
+        sample = self.folder / LEFT_OUT
+        if sample.exists() and (content := sample.read_bytes()).count(b"\n") > 1:  # with its head
+            storage.write_atomically(folder / LEFT_OUT, content)
 
 
 def local_files(folder: epath.Path) -> pathlib.Path:
@@ -208,7 +208,7 @@ def local_files(folder: epath.Path) -> pathlib.Path:
     """
     if not storage.is_remote(folder):
         return pathlib.Path(folder)
-    local = _folder_of_copies(folder)
+    local = temporary_folder(folder)
     missing = [file for file in folder.iterdir() if not (local / file.name).exists()]
     for file in counted(missing, "copying the prepared corpus", len(missing)):
         with file.open("rb") as source, storage.open_atomically(local / file.name) as copy:
@@ -216,17 +216,12 @@ def local_files(folder: epath.Path) -> pathlib.Path:
     return local
 
 
-def temporary_folder() -> pathlib.Path:
-    """Makes a local folder for a corpus, which is removed at the end of the process."""
+@functools.cache
+def temporary_folder(replaced: epath.Path) -> pathlib.Path:
+    """Returns a local folder in place of another one; it is removed at the end of the process."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="transformer-corpus-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-@functools.cache
-def _folder_of_copies(folder: epath.Path) -> pathlib.Path:
-    """Returns where the files of this folder are copied to."""
-    return temporary_folder()
 
 
 def part_files(folder: pathlib.Path, num_parts: int) -> list[pathlib.Path]:

@@ -107,14 +107,15 @@ def _hashes(pairs: Pairs, drop_duplicates: str) -> dict[str, np.ndarray]:
     return columns
 
 
-def write_header(folder: epath.Path, text: TrainingText, made_of: dict[str, Any]) -> None:
-    """Writes the files of a corpus whose parts, one for each block of the text, are there.
+def write_header(
+    folder: epath.Path, text: TrainingText, num_parts: int, made_of: dict[str, Any]
+) -> None:
+    """Writes the other files of a corpus whose parts are there, the header last.
 
-    The header is last.
     Others may write the same ones at once. Raises ValueError if no pair is left to train on, and
     DamagedFileError.
     """
-    write, files = Parts(folder).write, part_files(local_files(folder), text.num_blocks)
+    write, files = Parts(folder).write, part_files(local_files(folder), num_parts)
     notes = [json.loads(ArrowFile(file).notes) for file in files]
     repairs, left_out = Repairs(), Counter[str]()
     for part in notes:
@@ -141,7 +142,7 @@ def write_header(folder: epath.Path, text: TrainingText, made_of: dict[str, Any]
         overlap = evaluation.digest, evaluation.count(numbers)
     header = {
         **made_of,
-        "num_parts": text.num_blocks,
+        "num_parts": num_parts,
         "has_repeated": bool(reasons),
         "pairs": sum(sizes),
         "pairs_of_corpora": pairs_of_corpora,

@@ -10,7 +10,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from transformer.data.corpora.cleaning import (
     read_held_out,
 )
 from transformer.data.corpora.corpora import Tags, parse_corpora
-from transformer.data.corpora.pair_files import Block
+from transformer.data.corpora.pair_files import Block, sample_evenly
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.corpus import (
     HEADER,
@@ -139,10 +139,10 @@ def _prepare(
     try:
         _make_folder(folder)
         while corpus is None:  # again where a part is found to be damaged
-            if not _write_parts(parts, text, write, share):
+            if not (num_parts := _write_parts(parts, text, write, share)):
                 return None
             try:
-                write_header(folder, text, made_of)
+                write_header(folder, text, num_parts, made_of)
             except DamagedFileError as damage:
                 _discard(folder, damage.args[0])
             else:
@@ -166,26 +166,32 @@ def _prepare(
 
 def _write_parts(
     parts: Parts, text: TrainingText, write: Callable[[Block], None], share: Share
-) -> bool:
-    """Writes the parts of this process's share and sees to the others; whether all are there."""
+) -> int:
+    """Writes the parts of this process's share and sees to the others.
 
-    def write_missing(index: int, count: int) -> None:
+    Returns the number of all parts, or 0 if the others have some left to write.
+    """
+    num_parts = 0
+
+    def missing(index: int, count: int) -> Iterator[Block]:
+        nonlocal num_parts
         done = parts.finished()
-        for _ in text.each(
-            write,
-            "preparing the corpus",
-            lambda block: block.number % count == index and block.number not in done,
-            count,
-        ):
+        for block in text.blocks():
+            num_parts = block.number + 1
+            if block.number % count == index and block.number not in done:
+                yield block
+
+    def write_all(blocks: Iterator[Block]) -> None:
+        for _ in text.in_workers(write, blocks, "preparing the corpus"):
             pass
 
-    write_missing(share.index, share.count)
-    everything = set(range(text.num_blocks))
-    if share.waits:
-        if parts.wait_for(everything, PATIENCE, "waiting for the other hosts' parts"):
-            write_missing(0, 1)
-        return True
-    return everything <= parts.finished().keys()
+    write_all(missing(share.index, share.count))
+    everything = set(range(num_parts))
+    if not share.waits:
+        return num_parts if everything <= parts.finished().keys() else 0
+    if parts.wait_for(everything, PATIENCE, "waiting for the other hosts' parts"):
+        write_all(missing(0, 1))
+    return num_parts
 
 
 def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
@@ -203,8 +209,6 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
         raise
     except DamagedFileError as damage:
         _discard(folder, damage.args[0])
-    except FileNotFoundError as error:
-        _discard(folder, Path(error.filename or folder / HEADER))
     except (KeyError, TypeError, ValueError):
         _discard(folder, Path(folder / HEADER))
     except OSError as error:
@@ -245,7 +249,9 @@ def learn_vocabularies(
             raise
         except ValueError as error:
             raise ValueError(f"{error} Without {folder} the vocabulary is learnt again.") from None
-    sample = text.sample(MOST_PAIRS)
+    sample, num_pairs = sample_evenly(text.pairs(), MOST_PAIRS)
+    if len(sample) < num_pairs:
+        say(f"the vocabulary is learnt from {len(sample):,} of {num_pairs:,} pairs")
     tokenizers = train_tokenizers(config.tokenizer, sample, Tags(config.data).all)
     Tags(config.data).check(tokenizers[0])  # before anything is kept of them
     try:
@@ -287,7 +293,7 @@ def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
         f"nothing can be written to {existing}, so that the next start prepares the corpus again; "
         f"{OTHER_FOLDER}"
     )
-    return epath.Path(temporary_folder())
+    return epath.Path(temporary_folder(existing))
 
 
 def _make_folder(folder: epath.Path) -> None:
