@@ -2,14 +2,14 @@
 
 A corpus is `embedded`, a folder with files for each split, a file or a pattern of their names (see
 `find_pair_files`), or `tfds:NAME` for any TFDS dataset with a `Translation` feature. The training
-text is all corpora one after another, without the pairs that are left out. Only a small one is held
-as a whole, while settings are chosen for it.
+text is all corpora one after another, without the pairs that are left out.
 """
 
 import unicodedata
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from importlib import resources
 from itertools import chain, count, takewhile
@@ -44,7 +44,6 @@ from transformer.data.files.text import Repairs, Split, parse_split, part_of, re
 from transformer.data.workers import in_order, num_cores
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
-IN_MEMORY = 2**28  # bytes of files that are kept in memory rather than read again
 EMBEDDED = epath.Path(str(resources.files("transformer"))) / "embedded" / "en-de.tsv.xz"
 EMBEDDED_COLUMNS = {"en": 1, "de": 2}
 LETTERS_PER_ERROR = 12  # of `misspell`: about one word in three, in English
@@ -63,9 +62,8 @@ class TrainingText:
     written, where that matters; its methods raise it if a corpus cannot be read.
     """
 
-    def __init__(self, config: DataConfig, in_memory: Sequence[Block] = ()) -> None:
-        """Opens the text of these settings; in_memory: its blocks, if they were read before."""
-        self.config, self.in_memory = config, in_memory
+    def __init__(self, config: DataConfig) -> None:
+        self.config = config
         self.corpora = parse_corpora(config.corpus)
         opened = (open_split(corpus.name, config.train_split, config) for corpus in self.corpora)
         self.files = [files for files, _ in opened]  # of each corpus
@@ -73,11 +71,6 @@ class TrainingText:
         if config.drop_wrong_script:
             for language in config.languages:
                 make_is_wrong(language)
-
-    def keep_in_memory(self) -> None:
-        """Reads the text now, for all its later passes, unless that takes too much memory."""
-        if sum(self._sizes) <= IN_MEMORY:
-            self.in_memory = list(self.blocks())
 
     @cached_property
     def held_out(self) -> Pairs:
@@ -130,11 +123,8 @@ class TrainingText:
         for kept in self.kept():
             yield from kept.pairs
 
-    def blocks(self) -> Iterable[Block]:
-        """Returns all blocks, read when they are asked for; `share_read` is that of all corpora."""
-        return self.in_memory or self._read_blocks()
-
-    def _read_blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Block]:
+        """Yields all blocks, read when they are asked for; `share_read` is that of all corpora."""
         numbers, total = count(), max(1, sum(self._sizes))
         for index, corpus in enumerate(self.corpora):
             before, size = sum(self._sizes[:index]), self._sizes[index]
@@ -226,17 +216,18 @@ def load_evaluation_pairs(config: DataConfig, split: str, held_out: Pairs | None
     given. Warns of repaired lines. Raises ValueError if it cannot be read or is empty.
     """
     corpus, interval = parse_corpora(config.corpus)[0], held_out_intervals(config).get(split)
-    all_repairs = Repairs()
-
-    def decoded() -> Iterator[Pair]:
-        for block in read_blocks(corpus.name, config.train_split if interval else split, config):
-            pairs, repairs = block.decode()
-            all_repairs.add(repairs)
-            yield from pairs
-
-    pairs = decoded() if held_out is None or not interval else held_out
-    pairs = held_out_pairs(pairs, interval) if interval else list(pairs)
-    for repair in all_repairs.named():
+    pairs, repairs = Pairs(), Repairs()
+    if interval:
+        if held_out is None:
+            first = replace(config, corpus=f"{corpus.name}@1", drop_wrong_script=False)
+            held_out = TrainingText(first).held_out
+        pairs = held_out_pairs(held_out, interval)
+    else:
+        for block in read_blocks(corpus.name, split, config):
+            more, repaired = block.decode()
+            pairs += more
+            repairs.add(repaired)
+    for repair in repairs.named():
         warnings.warn(repair, stacklevel=2)
     if not pairs:
         raise ValueError(
