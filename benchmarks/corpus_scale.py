@@ -22,7 +22,7 @@ from transformer.config import Config
 from transformer.data.corpora.pair_files import sample_evenly
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.files.text import open_lines
-from transformer.data.prepared.prepare import MOST_PAIRS, Share, cache_folder, training_corpus
+from transformer.data.prepared.prepare import MOST_PAIRS, Share, training_corpus
 from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.data.workers import num_cores
 
@@ -137,13 +137,12 @@ def main():
     print(f"corpus      {options.pairs:,} pairs made in {time.perf_counter() - start:.0f} s")
     config = settings(str(corpus), str(folder / "cache"))
     workdir = folder / f"run_{options.pairs}"
-    cache = cache_folder(config.data, workdir)
     text = TrainingText(config.data)
     tokenizers = _tokenizers(config, text, workdir)
     pace = sentencepiece_pace(corpus, tokenizers[0].to_bytes()) / 2
     print(f"one core    {pace:,.0f} pairs/s of SentencePiece alone")
     start = time.perf_counter()
-    _, prepared = training_corpus(config, text, cache, tokenizers, Share())
+    _, prepared = training_corpus(config, text, workdir, tokenizers, Share())
     ours = options.pairs / (time.perf_counter() - start)
     print(f"prepared    {ours:,.0f} pairs/s with {num_cores()} cores: {ours / pace:.2f} times that")
     num_bytes = sum(file.stat().st_size for file in prepared.folder.iterdir())

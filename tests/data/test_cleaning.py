@@ -18,7 +18,7 @@ from transformer.data.corpora.cleaning import (
 )
 from transformer.data.corpora.languages import make_is_wrong
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
-from transformer.data.prepared.prepare import Share, cache_folder, training_corpus
+from transformer.data.prepared.prepare import Share, training_corpus
 
 ALONE = Share(waits=False)
 
@@ -45,8 +45,8 @@ def make_config(corpus, **settings):
 
 def prepare(config, workdir, share=ALONE):
     """(the text, its prepared corpus, the pairs of that as text)."""
-    text, cache = TrainingText(config.data), cache_folder(config.data, workdir / "run")
-    tokenizers, corpus = training_corpus(config, text, cache, None, share)
+    text = TrainingText(config.data)
+    tokenizers, corpus = training_corpus(config, text, workdir / "run", None, share)
     if corpus is None:
         return text, None, []
     sides = zip(tokenizers, (corpus.source, corpus.target), strict=True)

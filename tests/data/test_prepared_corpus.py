@@ -86,8 +86,7 @@ def config(tmp_path):
 
 
 def prepare(config, tokenizers=None, share=ALL):
-    cache = cache_folder(config.data, "runs/x")
-    return training_corpus(config, TrainingText(config.data), cache, tokenizers, share)
+    return training_corpus(config, TrainingText(config.data), "runs/x", tokenizers, share)
 
 
 def contents(config):

@@ -20,8 +20,6 @@ from transformer.data.corpora.training_text import TrainingText, load_evaluation
 from transformer.data.prepared.corpus import PreparedCorpus
 from transformer.data.prepared.prepare import (
     Share,
-    cache_folder,
-    text_facts,
     training_corpus,
 )
 from transformer.data.rows.batch import Batch
@@ -140,12 +138,11 @@ class TranslationTask(Task):
         data = self.config.data
         text = TrainingText(data)
         evaluation = text.evaluation
-        cache = cache_folder(data, self.workdir.path)
         known = load_tokenizers(self._source.path) if self._source else None
         share = Share(jax.process_index(), jax.process_count())
         # Else each waits for the others to prepare parts of a text of their own.
-        check_same(FACTS, lambda: repr(text_facts(text)).encode())
-        tokenizers, corpus = training_corpus(self.config, text, cache, known, share)
+        check_same(FACTS, lambda: repr(text.facts).encode())
+        tokenizers, corpus = training_corpus(self.config, text, self.workdir.path, known, share)
         assert corpus is not None  # as the share waits for the others
         self.overlap = corpus.overlap_with(evaluation)
         known_pairs, held_out = text.evaluation_pairs, corpus.held_out

@@ -5,6 +5,8 @@ A corpus is `embedded`, a folder with files for each split, a file or a pattern 
 text is all corpora one after another, without the pairs that are left out.
 """
 
+import hashlib
+import os
 import unicodedata
 import warnings
 from collections import Counter, deque
@@ -14,7 +16,7 @@ from functools import cached_property, partial
 from importlib import resources
 from itertools import chain, count, takewhile
 from operator import itemgetter
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from etils import epath
@@ -42,6 +44,8 @@ from transformer.data.corpora.pair_files import (
 )
 from transformer.data.files.text import Repairs, Split, parse_split, part_of, read_text
 from transformer.data.workers import in_order, num_cores
+from transformer.files import storage
+from transformer.files.reading import unreadable
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
 EMBEDDED = epath.Path(str(resources.files("transformer"))) / "embedded" / "en-de.tsv.xz"
@@ -71,6 +75,18 @@ class TrainingText:
         if config.drop_wrong_script:
             for language in config.languages:
                 make_is_wrong(language)
+
+    @cached_property
+    def facts(self) -> list[dict[str, Any]]:
+        """What tells whether the text has changed, of each of its files, as JSON can hold it.
+
+        It is path, size and time of the last change, or with `data.cache_key=hash` size and hash.
+        With `data.drop_overlap`, a hash of the evaluation sets comes last.
+        """
+        by_hash = self.config.cache_key == "hash"
+        facts = [_file_facts(file, by_hash=by_hash) for files in self.files for file in files]
+        evaluation = [{"evaluation": self.evaluation.digest}] if self.config.drop_overlap else []
+        return facts + evaluation
 
     @cached_property
     def held_out(self) -> Pairs:
@@ -159,6 +175,22 @@ class TrainingText:
             for result in in_order(function, started(), num_workers):
                 yield result
                 this.advance(sizes.popleft())
+
+
+def _file_facts(file: epath.Path, *, by_hash: bool) -> dict[str, Any]:
+    try:
+        if by_hash:
+            with file.open("rb") as opened:
+                digest = hashlib.file_digest(cast(Any, opened), "blake2b").hexdigest()
+            return {"name": file.name, "bytes": file.stat().length, "blake2b": digest}
+        if storage.is_remote(file):
+            status = file.stat()
+            return {"path": str(file), "bytes": status.length, "modified": status.mtime}
+        local = os.stat(file)
+        path = str(storage.absolute(file))
+        return {"path": path, "bytes": local.st_size, "modified": local.st_mtime_ns}
+    except OSError as error:
+        raise unreadable(str(file), error) from None
 
 
 # ---- one split of one corpus

@@ -108,7 +108,7 @@ def _hashes(pairs: Pairs, drop_duplicates: str) -> dict[str, np.ndarray]:
 
 
 def write_header(
-    folder: epath.Path, text: TrainingText, num_parts: int, made_of: dict[str, Any]
+    folder: epath.Path, text: TrainingText, num_parts: int, recipe: dict[str, Any]
 ) -> None:
     """Writes the other files of a corpus whose parts are there, the header last.
 
@@ -141,7 +141,8 @@ def write_header(
         numbers = {number for part in notes for number in part["overlap"]}
         overlap = evaluation.digest, evaluation.count(numbers)
     header = {
-        **made_of,
+        "recipe": recipe,
+        "text": text.facts,
         "num_parts": num_parts,
         "has_repeated": bool(reasons),
         "pairs": sum(sizes),
