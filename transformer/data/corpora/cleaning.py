@@ -4,8 +4,7 @@ Training must not see the sentences of held-out splits and, if that is asked for
 sets. A corpus may have no files for a split. Where a pair belongs then follows from a hash of its
 source sentence alone. So the same sentences are held out in whatever order the text stands and
 whatever is added to it, and pairs with the same source are never on both sides. Sentences are
-compared without case, spaces and punctuation. Other pairs need not be trained on; a sample of what
-is left out is kept, to be looked through.
+compared without case, spaces and punctuation.
 """
 
 import hashlib
@@ -30,7 +29,7 @@ HELD_OUT = "held_out.json"
 # Letters of ASCII that other characters become in casefold(), as ß becomes ss, are not among them.
 KEPT = b"bcdegmopqruvxz0123456789"
 LOWER = bytes(range(256)).lower()
-NOT_KEPT = bytes(byte for byte in range(256) if LOWER[byte] not in KEPT + b"\n")
+NOT_KEPT = bytes(byte for byte in range(256) if LOWER[byte] not in KEPT)
 NOT_A_LETTER = re.compile(r"[\W_]+")
 SHARE = re.compile(r"([^@,]+)@(\d+(?:\.\d+)?)%")
 MOST_PERCENT = 50  # percent of the training text that may be held out
@@ -41,9 +40,9 @@ SHOWN_CHARACTERS = 500  # characters of a sentence that are shown
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 LARGE_SHARE = 0.1  # of a training text; a filter that takes more is probably a mistake
 LENGTH_SETTINGS = {"more than": "data.row_length", "a length ratio": "data.max_length_ratio"}
-# Why a pair is left out, its file with the folder or the name of its corpus, the number of its line
-# or row from 1, and as much of its source and target as is shown.
-LeftOutPair = tuple[str, str, int, str, str]
+LeftOutPair = tuple[
+    str, str, int, str, str
+]  # its `COLUMNS`; the number is of a line or row, from 1
 
 
 # ---- sentences to compare
@@ -85,9 +84,8 @@ def held_out_intervals(config: DataConfig) -> dict[str, tuple[float, float]]:
         match = SHARE.fullmatch(text.strip())
         if not match or match[1] in intervals or not 0 < float(match[2]) <= MOST_PERCENT - percent:
             raise ValueError(
-                f"data.held_out must be splits with their shares of the training text, "
-                f"{MOST_PERCENT}% in all at most, such as validation@2%,test@2%, not "
-                f"'{config.held_out}'."
+                f"data.held_out must be splits with shares, {MOST_PERCENT}% in all at most, such "
+                f"as validation@2%,test@2%, not '{config.held_out}'."
             )
         start, percent = percent, percent + float(match[2])
         intervals[match[1]] = start / 100, percent / 100
@@ -108,10 +106,7 @@ def held_out_pairs(pairs: Iterable[Pair], interval: tuple[float, float]) -> list
 
 
 def read_held_out(folder: epath.Path) -> list[Pair] | None:
-    """Returns the pairs that held_out.json in a folder holds, of all splits; None without it.
-
-    Raises ValueError if it is damaged.
-    """
+    """Returns the pairs of held_out.json, None without it; raises ValueError if it is damaged."""
     if not (folder / HELD_OUT).exists():
         return None
     try:
@@ -119,8 +114,7 @@ def read_held_out(folder: epath.Path) -> list[Pair] | None:
         return [(str(source), str(target)) for source, target in pairs]
     except (ValueError, TypeError):
         raise ValueError(
-            f"{folder / HELD_OUT} is damaged: restore it, or remove it to have the pairs found in "
-            f"the training text again."
+            f"{folder / HELD_OUT} is damaged: restore it, or remove it to read the text again."
         ) from None
 
 
@@ -173,7 +167,7 @@ class EvaluationSets:
         keys = (key for pairs in self._keys.values() for pair in pairs for key in pair)
         distinct = dict.fromkeys(key for key in keys if has_letter(key[1]))
         self._numbers = {key: number for number, key in enumerate(distinct)}
-        self._outlines = frozenset(_outlines([key for _, key in distinct]))
+        self._outlines = {_outline(key) for _, key in distinct}
         compared = json.dumps(self._keys, sort_keys=True)
         self.digest = hashlib.sha256(compared.encode()).hexdigest()[:12]
 
@@ -182,36 +176,30 @@ class EvaluationSets:
 
         Keys are made of those sentences alone that have the outline of one, which few have.
         """
-        places = []
-        for side, compared_side in enumerate(self._sides) if self._numbers else ():
-            sentences = [pair[side] for pair in pairs]
-            outlines = enumerate(_outlines(sentences))
-            for index in [index for index, outline in outlines if outline in self._outlines]:
-                number = self._numbers.get((compared_side, sentence_key(sentences[index])))
-                if number is not None:
-                    places.append((index, number))
-        return places
+        return [
+            (index, self._numbers[key])
+            for index, pair in enumerate(pairs if self._numbers else ())
+            for side, sentence in zip(self._sides, pair, strict=True)
+            if _outline(sentence) in self._outlines
+            and (key := (side, sentence_key(sentence))) in self._numbers
+        ]
 
     def count(self, numbers: set[int]) -> dict[str, tuple[int, int]]:
         """Returns {split: (number of its pairs with one of these sentences, of all)}."""
-        return {
-            split: (
-                sum(any(self._numbers.get(key) in numbers for key in pair) for pair in pairs),
-                len(pairs),
-            )
+        overlap = {
+            split: [any(self._numbers.get(key) in numbers for key in pair) for pair in pairs]
             for split, pairs in self._keys.items()
         }
+        return {split: (sum(pairs), len(pairs)) for split, pairs in overlap.items()}
 
 
-def _outlines(sentences: Sequence[str]) -> list[bytes]:
+def _outline(sentence: str) -> bytes:
     """Returns what sentences with the same key share, and few others of a Latin alphabet.
 
-    That is fifteen letters of ASCII and the digits, of "Maße, 5 g" and "MASSE 5G" m e 5 g: a tenth
+    That is fifteen letters of ASCII and the digits, of "Maße, 5 g" and "MASSE 5G" m e 5 g: a fifth
     of the work of a key.
     """
-    lines = "\n".join(sentence.replace("\n", " ") for sentence in sentences)
-    data = lines.encode("utf-8", "surrogatepass").translate(LOWER, NOT_KEPT)
-    return data.split(b"\n")[: len(sentences)]  # of no sentence, split() makes a line
+    return sentence.encode("utf-8", "surrogatepass").translate(LOWER, NOT_KEPT)
 
 
 # ---- cleaning
@@ -243,7 +231,6 @@ class KeepPairs:
     """
 
     def __init__(self, config: DataConfig, held_out: Pairs, evaluation: EvaluationSets) -> None:
-        """Takes the settings, the pairs that are held out, and the sets to look for."""
         self.config, self.evaluation = config, evaluation
         self._corpora, self._held_out = parse_corpora(config.corpus), HeldOut(held_out, config)
         languages = config.languages if config.drop_wrong_script else ()

@@ -75,7 +75,7 @@ class ArrowFile:
         """Raises DamagedFileError for a file that is missing or cut short, and TransientError."""
         try:
             with pa.memory_map(os.fsencode(path)) as file:
-                start = file.read_buffer(1)  # which keeps it mapped when it is closed
+                start = file.read_buffer(1)  # stays mapped, without an open file for each part
                 self._content = pa.foreign_buffer(start.address, file.size(), start)
             with pa.ipc.open_file(self._content) as reader:
                 self._batch = reader.get_batch(0)
