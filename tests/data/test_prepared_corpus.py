@@ -18,7 +18,7 @@ from transformer.config import Config
 from transformer.data.corpora import pair_files, training_text
 from transformer.data.corpora.cleaning import filter_by_length
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
-from transformer.data.prepared import parts
+from transformer.data.prepared import corpus as corpus_module
 from transformer.data.prepared import prepare as prepare_module
 from transformer.data.prepared.corpus import (
     ArrowFile,
@@ -173,7 +173,7 @@ class Killed(BaseException):
 
 def stop_at(monkeypatch, number, error):
     """Has the part of this number raise `error`; returns the numbers of the others."""
-    written, write = [], parts.write_part
+    written, write = [], corpus_module.write_part
 
     def written_or_stopped(*arguments):
         if arguments[-1].number == number:
@@ -191,7 +191,7 @@ def test_a_killed_preparation_goes_on_where_it_stopped(prepared, when, said, mon
     config, tokenizers, whole = prepared
     with monkeypatch.context() as patch, pytest.raises(Killed):
         if when == "all together":
-            patch.setattr(parts, "find_repeated", failing(Killed))
+            patch.setattr(corpus_module, "find_repeated", failing(Killed))
         else:
             stop_at(patch, 4, Killed)
         prepare(config, tokenizers)
@@ -274,7 +274,7 @@ def test_a_full_disk_leaves_a_sentence_and_nothing_else(config, when, monkeypatc
     if when == "a part":
         stop_at(monkeypatch, 4, full)
     else:
-        name = "parts.find_repeated" if when == "all together" else "prepare.save_tokenizers"
+        name = "corpus.find_repeated" if when == "all together" else "prepare.save_tokenizers"
         monkeypatch.setattr(f"transformer.data.prepared.{name}", failing(full))
     with pytest.raises(ValueError, match=r"^[^\n]*No space left on device[^\n]*data\.cache\.$"):
         prepare(config)

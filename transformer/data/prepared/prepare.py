@@ -37,8 +37,9 @@ from transformer.data.prepared.corpus import (
     PreparedCorpus,
     local_files,
     temporary_folder,
+    write_header,
+    write_part,
 )
-from transformer.data.prepared.parts import write_header, write_part
 from transformer.data.tokenizers.files import (
     load_tokenizers,
     save_tokenizers,
@@ -130,22 +131,17 @@ def _prepare(
     share: Share,
 ) -> PreparedCorpus | None:
     """Returns the corpus when all parts are there; None if others have parts left to write."""
-    parts, corpus = Parts(folder), None
+    parts = Parts(folder)
     keep = KeepPairs(text.config, text.held_out, text.evaluation)
     write = partial(write_part, keep, tokenizers, str(folder))
     try:
         _make_folder(folder)
-        while corpus is None:  # again where a part is found to be damaged
-            if not (num_parts := _write_parts(parts, text, write, share)):
-                return None
-            try:
-                write_header(folder, text, num_parts, recipe)
-            except DamagedFileError as damage:
-                _discard(folder, damage.args[0])
-            else:
-                parts.remove_unfinished()
-                corpus = open_corpus(folder)
-        return corpus
+        if not (num_parts := _write_parts(parts, text, write, share)):
+            return None
+        write_header(folder, text, num_parts, recipe)
+        parts.remove_unfinished()
+    except DamagedFileError as damage:
+        _discard(folder, damage.args[0])
     except TransientError:  # the parts that are missing are written by the next start
         raise
     except ValueError:  # the text is wrong: once it is mended, these parts are of no use
@@ -159,6 +155,7 @@ def _prepare(
             f"The prepared corpus cannot be written to {folder} ({reason_of(error)}), and no part "
             f"of it is left there: {OTHER_FOLDER}."
         ) from None
+    return open_corpus(folder) or _prepare(folder, text, tokenizers, recipe, share)
 
 
 def _write_parts(
