@@ -123,7 +123,7 @@ def test_a_corpus_may_be_named_by_its_files(tmp_path):
     config = DataConfig(corpus=f"{tmp_path}/other.tsv,{tmp_path}/crawl-*", drop_identical=False)
     assert list(TrainingText(config).pairs()) == [("x", "y"), *PAIRS]
     assert missing_splits(config) == ["validation", "test"]
-    with pytest.raises(ValueError, match=r"are the split 'train', .* not 'test': hold 'test' out"):
+    with pytest.raises(ValueError, match=r"are the split 'train', not 'test': hold 'test' out"):
         read(tmp_path / "crawl-*", "test")
     with pytest.raises(ValueError, match=r"must be NAME\.en and NAME\.de .*it holds crawl-"):
         read(tmp_path / "none-*")

@@ -1,9 +1,8 @@
 """Finds the files with the sentence pairs of a split, and reads them a block at a time.
 
 A file holds both sides of its pairs (.tsv, .jsonl, .parquet) or one of them, and ends in its
-language then. Several files are one after another: `train.00.en.gz`, `train.01.en.gz` …. They may
-be of any size: a block is cut out of them by their line feeds alone, and decoding it is for another
-process.
+language then. Several files are one after another: `train.00.en.gz`, `train.01.en.gz` …. A block is
+cut out of them by their line feeds alone, and decoding it is for another process.
 """
 
 import json
@@ -64,7 +63,7 @@ def find_pair_files(corpus: str, split: str, source: str, target: str) -> list[P
     """
     by_stem, languages = files_by_stem(corpus, split), (source, target)
     pairs: dict[str, PairFiles] = {}
-    for stem in sorted(by_stem, key=_with_numbers):
+    for stem in sorted(by_stem, key=_natural_order):
         files = by_stem[stem]
         choices: list[PairFiles] = [(name, (files[name],)) for name in FORMATS if name in files]
         if sides := tuple(files[language] for language in languages if language in files):
@@ -99,13 +98,11 @@ def files_by_stem(corpus: str, split: str) -> dict[str, dict[str, epath.Path]]:
     Of a file that is there packed and unpacked, the latter counts. Raises ValueError for another
     split than there is.
     """
-    path = locate(corpus)
-    by_name = names_files(corpus)
+    path, by_name = locate(corpus), names_files(corpus)
     if by_name and split != SPLIT_OF_FILES:
         raise ValueError(
-            f"{corpus} names files, which are the split '{SPLIT_OF_FILES}', or a part of it as "
-            f"{SPLIT_OF_FILES}[99%:], not '{split}': hold '{split}' out of them with "
-            f"data.held_out, or name a folder that has it as the first corpus."
+            f"{corpus} names files, which are the split '{SPLIT_OF_FILES}', not '{split}': hold "
+            f"'{split}' out with data.held_out, or name a folder that has it as the first corpus."
         )
     folder, split = (path.parent, "") if by_name else (path, name_in_folder(path, split))
     by_stem: dict[str, dict[str, epath.Path]] = {}
@@ -122,10 +119,9 @@ def files_by_stem(corpus: str, split: str) -> dict[str, dict[str, epath.Path]]:
     return by_stem
 
 
-def _with_numbers(stem: str) -> list[str | int]:
+def _natural_order(stem: str) -> list[str | int]:
     """Returns a key that sorts part.2 before part.10: ["part.", 2, ""] and ["part.", 10, ""]."""
-    parts = re.split(r"(\d+)", stem)
-    return [int(part) if index % 2 else part for index, part in enumerate(parts)]
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", stem)]
 
 
 def _refuse_missing(corpus: str, stem: str, languages: tuple[str, str], note: str = "") -> NoReturn:
@@ -139,9 +135,8 @@ def _refuse_missing(corpus: str, stem: str, languages: tuple[str, str], note: st
 
 def _refuse_both(corpus: str, files: list[epath.Path]) -> NoReturn:
     raise ValueError(
-        f"Of {' and '.join(file.name for file in files)} in {corpus} only one can be meant: a "
-        f"split is one file, or one for each language, or several that all have numbers; move the "
-        f"others away."
+        f"Of {' and '.join(file.name for file in files)} in {corpus} only one can be meant; move "
+        f"the others away."
     )
 
 
@@ -175,24 +170,22 @@ class Block:
         Raises ValueError, with its place, for a line or row that is no pair.
         """
         repairs = Repairs()
-        columns, name = [self.content], "row"
+        columns = [self.content]
         if isinstance(self.content, tuple):
-            columns, name = [], "line"
+            columns = []
             for file, column in zip(self.files, self.content, strict=True):
                 lines = enumerate(column.split(b"\n")[:-1], self.first)
                 columns.append([decode_line(line, file, n, repairs) for n, line in lines])
-        if self.parse is None:
-            pairs = list(zip(*columns, strict=True))
-        else:
-            pairs = list(self._parsed(columns[0], self.parse, name, repairs))
+        pairs = zip(*columns, strict=True)
+        if self.parse:
+            pairs = self._parsed(columns[0], self.parse, repairs)
         if self.noise:
-            pairs = [(self.noise(source), target) for source, target in pairs]
-        return pairs, repairs
+            pairs = ((self.noise(source), target) for source, target in pairs)
+        return list(pairs), repairs
 
-    def _parsed(
-        self, rows: Sequence[Any], parse: Parse, name: str, repairs: Repairs
-    ) -> Iterator[Pair]:
+    def _parsed(self, rows: Sequence[Any], parse: Parse, repairs: Repairs) -> Iterator[Pair]:
         """Yields pairs with a space for each line break, and U+FFFD for half a character."""
+        name = "line" if isinstance(self.content, tuple) else "row"
         for number, row in enumerate(rows, self.first):
             try:
                 source, target = parse(row)
@@ -288,10 +281,9 @@ def parse_tsv(line: str) -> Pair:
 
 
 def parse_json(source: str, target: str, line: str) -> Pair:
-    """Returns the pair of a JSON object: `parse_json("en", "de", '{"en": "a", "de": "b"}')`.
+    """Returns the pair of a JSON object, whose keys are the languages: {"en": "a", "de": "b"}.
 
-    The languages are keys of the object, or of the one below its key "translation", as datasets of
-    Hugging Face have them.
+    Datasets of Hugging Face have such an object below the key "translation".
     """
     with suppress(ValueError, LookupError, AttributeError, TypeError):
         value = json.loads(line)
