@@ -35,10 +35,10 @@ def pair_with_prefixes(
     Raises ValueError when one of the two ends before the other.
     """
     missing = "" if prefixes is None else None
-    for pair in zip_longest(sentences, prefixes or (), fillvalue=missing):
-        if None in pair:
+    for sentence, prefix in zip_longest(sentences, prefixes or (), fillvalue=missing):
+        if sentence is None or prefix is None:
             raise ValueError("Every sentence needs a prefix, which may be empty, and vice versa.")
-        yield pair
+        yield sentence, prefix
 
 
 def make_inputs(
