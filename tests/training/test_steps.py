@@ -129,13 +129,13 @@ def test_order_is_kept_and_work_is_done_ahead_by_another_thread():
             three_made.set()
         return step * 10
 
-    results = prefetch(make, range(5, 12), num_ahead=2)
+    results = prefetch(make, range(5, 12))
     assert next(results) == 50
     assert three_made.wait(HANGS)
     assert next(results) == 60 and len(made) <= 4
     assert list(results) == [70, 80, 90, 100, 110] and made == list(range(5, 12))
     assert threading.get_ident() not in threads
-    assert list(prefetch(str, range(1), num_ahead=4)) == ["0"]  # fewer than are made ahead
+    assert list(prefetch(str, range(1))) == ["0"]  # fewer than are made ahead
     assert list(prefetch(str, range(0))) == []
 
 
