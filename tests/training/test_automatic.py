@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import transformer
+from tests.helpers.random_runs import write_run
 from tests.helpers.scripts import write_corpus
 from transformer.config import Config
 from transformer.data.corpora import training_text
@@ -79,20 +80,13 @@ def test_what_is_chosen_is_valid(machine, num_pairs, length):
 
 
 def test_what_is_set_by_hand_stays_and_the_rest_fits_it():
-    """Catches a choice that overrules its user, or does not go with what is set; also a run to
-    start from, whose parameters fit no network of another width."""
+    """Catches a choice that overrules its user, or does not go with what is set."""
     config = choose(facts(), model__d_model=90, data__row_length=48, training__num_train_steps=70)
     assert (config.model.d_model, config.model.d_ff) == (90, 360)
     assert config.model.d_model % config.model.num_heads == 0
     assert config.data.row_length == 48 and config.training.batch_tokens % 48 == 0
     assert config.training.num_train_steps == config.optimizer.decay_steps == 70
     assert choose(facts(), training__keep_checkpoints=2).decoding.average_checkpoints == 2
-    choices = Choices(all_automatic())
-    choices.take(["model.d_model", "model.norm"], Config(), "of that run")
-    choices.set("model.d_model", 64, "for this text")
-    choices.set("model.d_ff", 256, "for this text")
-    assert (choices.config.model.d_model, choices.config.model.d_ff) == (512, 256)
-    assert choices.lines()[0].split() == ["chosen", "model.d_model", "512", "of", "that", "run"]
 
 
 @pytest.mark.parametrize(("seconds", "num_steps"), [(0.25, 24), (10.0, 7)])
@@ -204,3 +198,15 @@ def test_the_vocabulary_of_a_given_file_is_not_chosen(own_text, tmp_path):
     choices = choose_settings(own_text.with_values(given))
     assert choices.config.tokenizer.vocab_size == tokenizer.vocab_size == 270
     assert "pieces.model" in choices.reasons["tokenizer.vocab_size"]
+
+
+def test_a_run_to_start_from_keeps_its_network(own_text, tmp_path):
+    """Catches a rule that gives the parameters of another run to a network of another width."""
+    former = WorkDir(write_run(tmp_path / "former", d_model=24, num_layers=2)).load_config()
+    given = {"training.init_from": str(tmp_path / "former"), "training.num_train_steps": 10}
+    given |= {"model.d_model": 0, "model.num_layers": 0}
+    choices = choose_settings(own_text.with_values(given))
+    for name in automatic.OF_FORMER_RUN:
+        assert choices.config.values()[name] == former.values()[name], name
+    assert choices.reasons["model.d_model"] == "as in the run to start from"
+    assert choices.lines()[0].startswith("chosen      training.minutes")
