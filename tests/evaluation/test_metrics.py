@@ -12,8 +12,8 @@ import transformer
 from tests.helpers.scored import evaluation
 from transformer.config import Config
 from transformer.evaluation import loss, metrics, scores
-from transformer.evaluation.evaluate import evaluate_translator
 from transformer.evaluation.metrics import check_metrics, score_by
+from transformer.evaluation.translation import evaluate_translator
 from transformer.model.loss import perplexity
 
 REFERENCES = ["The quick brown fox jumps over the lazy dog .", "It was a dark and stormy night ."]
@@ -243,7 +243,7 @@ def test_training_and_evaluation_refuse_it_before_any_work(monkeypatch, tmp_path
     with pytest.raises(ValueError, match=cure):
         transformer.train(config, tmp_path / "run", verbose=False)
     with pytest.raises(ValueError, match=cure):
-        evaluate_translator(SimpleNamespace(config=config), [("a", "b")], "corpus")
+        evaluate_translator(SimpleNamespace(config=config), ["a"], ["b"], "corpus")
 
 
 def test_words_are_not_counted_in_silence_where_there_are_no_spaces():

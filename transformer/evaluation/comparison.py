@@ -1,7 +1,7 @@
 """Compares runs on the same test set: is one better than the first, and in what do they differ?"""
 
 import dataclasses
-import math
+import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ import transformer
 from transformer.checkpoint.restore import abstract_params, load_model, smallest_batch
 from transformer.config import Config
 from transformer.console import phase
+from transformer.data.files.text import folder_name
 from transformer.evaluation import html_report
 from transformer.evaluation.metrics import (
     Reference,
@@ -27,7 +28,7 @@ from transformer.evaluation.metrics import (
     reference_streams,
     score_by,
 )
-from transformer.evaluation.results import origin, read_results, write_results
+from transformer.evaluation.results import origin, write_results
 from transformer.evaluation.scores import NUM_BOOTSTRAP, Score, Table, TaskScores, plain_table
 from transformer.evaluation.translation import Segment, text_sides
 from transformer.workdir import WorkDir
@@ -66,21 +67,20 @@ class ComparedRun(TaskScores):
 
 
 def compared_run(
-    path: PathLike, record: dict[str, Any], segments: Sequence[Segment]
+    workdir: WorkDir, record: dict[str, Any], segments: Sequence[Segment]
 ) -> ComparedRun:
-    """Returns the run at `path`, with the scores in a record that `TaskScores.to_json` returned."""
-    workdir = WorkDir(path)
+    """Returns a run with the scores in a record that `TaskScores.to_json` returned."""
     config = workdir.load_config()
     model, tokenizers, labels = load_model(workdir, config)
-    shapes = jax.tree.leaves(abstract_params(model, smallest_batch(config, labels)))
+    params = abstract_params(model, smallest_batch(config, labels))
     search = {f"decoding.{name}": value for name, value in record.get("search", {}).items()}
     known = search.keys() & config.values().keys()
     return ComparedRun(
-        path=str(path),
+        path=str(workdir.path),
         checkpoint=record["checkpoint"],
         step=record.get("step"),
         config=config.with_values({name: search[name] for name in known}),
-        num_parameters=sum(math.prod(leaf.shape) for leaf in shapes),
+        num_parameters=sum(leaf.size for leaf in jax.tree.leaves(params)),
         vocabulary=zlib.crc32(tokenizers[1].to_bytes()) if tokenizers else 0,
         corpus=record["corpus"],
         scores={  # in their order: the primary one is the first
@@ -96,8 +96,18 @@ def compared_run(
 def saved_run(path: PathLike) -> ComparedRun:
     """Returns a finished run of any task with the scores of its test split; raises ValueError."""
     workdir = WorkDir(path)
-    record, segments = read_results(workdir, workdir.load_config().data.test_split)
-    return compared_run(path, record, [Segment(**fields) for fields in segments])
+    folder = workdir / "results" / folder_name(workdir.load_config().data.test_split)
+    file = folder / "segments.jsonl"
+    try:
+        record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        lines = file.read_text(encoding="utf-8").split("\n") if file.exists() else []
+        segments = [Segment(**json.loads(line)) for line in lines if line]
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{folder} holds no scores that can be read ({error}): score the run with eval.py "
+            f"--workdir={workdir.path}."
+        ) from None
+    return compared_run(workdir, record, segments)
 
 
 @dataclass(frozen=True)

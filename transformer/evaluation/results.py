@@ -98,21 +98,6 @@ def write_results(
     return folder / "report.json"
 
 
-def read_results(workdir: WorkDir, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Returns what report.json and segments.jsonl of results/NAME/ hold; raises ValueError."""
-    folder = workdir / "results" / folder_name(name)
-    try:
-        record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        file = folder / "segments.jsonl"
-        lines = file.read_text(encoding="utf-8").split("\n") if file.is_file() else []
-        return record, [json.loads(line) for line in lines if line]
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{folder} holds no scores that can be read ({error}): score the run with eval.py "
-            f"--workdir={workdir.path}."
-        ) from None
-
-
 def origin(workdir: WorkDir) -> dict[str, str]:
     """Returns when, with what and on what a run was trained last, and the command that began it."""
     if not (starts := workdir.read_starts()):

@@ -70,9 +70,7 @@ class Score:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """Returns the score that `to_json` wrote; a value that was not finite is infinite."""
-        score = cls(**record)
-        score.value = math.inf if score.value is None else score.value
-        return score
+        return cls(**record | {"value": math.inf if record["value"] is None else record["value"]})
 
 
 @dataclass(kw_only=True)
@@ -119,12 +117,8 @@ class TaskScores:
         return {key: score.to_json() for key, score in self.scores.items()}
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "version": transformer.__version__,
-            "checkpoint": self.checkpoint,
-            "corpus": self.corpus,
-            **self.scores_to_json(),
-        }
+        facts = {"checkpoint": self.checkpoint, "corpus": self.corpus}
+        return {"version": transformer.__version__, **facts, **self.scores_to_json()}
 
     def save(
         self, workdir: WorkDir, name: str, checkpoints: Sequence["TaskScores"] = ()
@@ -138,8 +132,7 @@ class TaskScores:
 
 
 def corpus_perplexity(
-    log_probs: Sequence[float | None],
-    counts: Sequence[int],
+    reference_scores: Sequence[tuple[float | None, int]],
     direction: str,
     *,
     vocab_size: int,
@@ -147,11 +140,13 @@ def corpus_perplexity(
 ) -> Score:
     """Returns the perplexity of references under a model, per token of its vocabulary.
 
-    log_probs, counts: of each reference, its tokens counted with EOS. References with None are left
-    out; of none at all the value is nan. num_bootstrap: as in `metrics`, with sacrebleu's seed.
+    reference_scores: the log-probability of each, and its tokens, counted with EOS. References with
+    None or nan are left out; of none at all the value is nan. num_bootstrap: as in `metrics`, with
+    sacrebleu's seed.
     """
-    nll, lengths = -np.asarray(log_probs, float), np.asarray(counts, float)
-    nll, lengths = nll[~np.isnan(nll)], lengths[~np.isnan(nll)]
+    log_probs, lengths = np.array(reference_scores, float).T
+    is_scored = ~np.isnan(log_probs)
+    nll, lengths = -log_probs[is_scored], lengths[is_scored]
     value, interval = perplexity(nll.sum(), lengths.sum()) if len(nll) else math.nan, None
     signature = f"unit:piece|eos:yes|vocab:{vocab_size}|smooth:no|dropout:no"
     if num_bootstrap > 1 and len(nll) >= FEWEST_FOR_INTERVAL:
@@ -174,9 +169,12 @@ def accuracy(is_right: Sequence[bool], direction: str, unit: str = "examples") -
     return Score("accuracy", 100 * share, "interval:wilson", direction, number, interval, unit)
 
 
-def spread(rows: Sequence[Any]) -> Sequence[Any]:
-    """Returns some rows as samples, spread over all."""
-    return rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]
+def samples(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Returns some rows as samples, spread over all, with a line for each cell."""
+    return [
+        "".join(f"  {name:{max(map(len, row))}}  {text}\n" for name, text in row.items())
+        for row in rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]
+    ]
 
 
 def plain_table(

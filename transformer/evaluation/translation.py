@@ -6,23 +6,26 @@ text), the worst and the best sentences, and scores by length.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 from etils import epath
 from sacrebleu.metrics import CHRF
 
 from transformer.config import Config
-from transformer.console import phase
+from transformer.console import counted, phase
 from transformer.data.corpora.languages import has_spaces
 from transformer.evaluation import html_report
+from transformer.evaluation.attention_maps import translation_map
 from transformer.evaluation.metrics import (
     Reference,
     all_references,
     bleu_metric,
+    check_metrics,
+    check_tokenisation,
     reference_streams,
     score_by,
     score_with,
@@ -36,20 +39,16 @@ from transformer.evaluation.scores import (
     TaskScores,
     corpus_perplexity,
     plain_table,
-    spread,
+    samples,
 )
 from transformer.inference.translation import Translation
+from transformer.inference.translator import Translator
+from transformer.parallel import hosts
 from transformer.workdir import WorkDir
 
-# What counts as which fault, in the words of the report.
-FAULTS = {
-    "empty": "nothing, although the source has text",
-    "copied": "the source again, but for case and the spaces around it",
-    "repeating": (
-        "one to four words four times in a row, or the same four words three times, where the "
-        "source does not do so too; case does not count"
-    ),
-}
+FAULTS = ("empty", "copied", "repeating")  # report.html says what counts as which
+MAP_WORDS = 8  # length of the sentences whose attention is drawn: short enough to be read
+SEARCH = ("beam_size", "alpha", "length_penalty", "max_extra_length")  # kept with the scores
 RANGES = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60))  # units of the source
 LENGTHS = {f"{low}–{high}": (low, high) for low, high in RANGES} | {"61 and more": (61, None)}
 
@@ -81,33 +80,6 @@ class Segment:
         }
 
 
-def make_segments(
-    sources: Sequence[str],
-    references: Sequence[Reference],
-    translations: Sequence[Translation],
-    reference_log_probs: Sequence[float],
-    languages: tuple[str, str],
-) -> list[Segment]:
-    """Returns one `Segment` per sentence; languages: of the sources and of the references."""
-    chrf, several = CHRF(), [all_references(reference) for reference in references]
-    rows = zip(sources, several, translations, reference_log_probs, strict=True)
-    return [
-        Segment(
-            number=number,
-            source=source,
-            reference=texts[0],
-            translation=translation.text,
-            chrf=chrf.sentence_score(translation.text, texts).score,
-            log_prob=translation.log_prob,
-            score=translation.score,
-            reference_log_prob=None if math.isnan(log_prob) else log_prob,
-            faults=find_faults(source, translation.text, languages),
-            other_references=texts[1:],
-        )
-        for number, (source, texts, translation, log_prob) in enumerate(rows, start=1)
-    ]
-
-
 def text_sides(segments: Sequence[Segment]) -> tuple[list[str], list[Reference]]:
     """Returns (translations, references)."""
     references: list[Reference] = [(s.reference, *s.other_references) for s in segments]
@@ -134,7 +106,6 @@ class Evaluation(TaskScores):
     length_unit: str
     by_length: dict[str, Score]
     maps: list[AttentionMap] = field(default_factory=list, compare=False)
-    fault_meanings: ClassVar[dict[str, str]] = FAULTS
 
     def worst_and_best(self, count: int = 5) -> tuple[list[Segment], list[Segment]]:
         """Returns the segments with the lowest chrF and, of the others, those with the highest.
@@ -187,36 +158,89 @@ class Evaluation(TaskScores):
         return write_results(workdir, name, record, files)
 
 
+def evaluate_translator(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[Reference],
+    corpus: str,
+    *,
+    num_maps: int = 3,
+    metrics: Sequence[str] = (),
+    **options: Any,
+) -> Evaluation:
+    """Returns the evaluation of a translator on sources with one or several references each.
+
+    corpus: the name of the test set. num_maps: number of sentences whose attention is kept.
+    metrics: further ones, as `check_metrics` knows them. options: of the search, as
+    `Translator.translate` takes them. The perplexity is that of the first references. Several hosts
+    share the work.
+    """
+    config, run, tokenizer = translator.config, translator.run, translator.tokenizer
+    check_tokenisation(config.data.bleu_tokenize)  # before anything is compiled
+    check_metrics(metrics)
+    several = [all_references(reference) for reference in references]
+
+    def translate_and_score(share: Sequence[tuple[str, str]]) -> list[Any]:
+        texts, targets = ([pair[side] for pair in share] for side in (0, 1))
+        answers = translator.translate(texts, **options), translator.score(texts, targets)
+        both = zip(*answers, strict=True)
+        return [(vars(best), scored.log_prob, len(scored.ids)) for best, scored in both]
+
+    first = [(source, texts[0]) for source, texts in zip(sources, several, strict=True)]
+    rows = hosts.split_over_hosts(translate_and_score, first)
+    translations = [Translation(**fields) for fields, _, _ in rows]
+    with phase("computing the scores and their intervals"):
+        result = make_evaluation(
+            config,
+            [translator.source_tokenizer.join_pieces(source) for source in sources],
+            [tuple(map(tokenizer.join_pieces, texts)) for texts in several],
+            translations,
+            [(log_prob, length) for _, log_prob, length in rows],
+            further_metrics=metrics,
+            checkpoint=run.checkpoint,
+            step=run.step,
+            num_averaged=run.num_averaged,
+            corpus=corpus,
+            search={name: getattr(config.decoding, name) for name in SEARCH} | options,
+            vocab_size=tokenizer.vocab_size,
+            longest_source=translator.largest_bucket(),
+        )
+    whole = [index for index, t in enumerate(translations) if t.text and not t.is_cut]
+    whole.sort(key=lambda index: abs(len(sources[index].split()) - MAP_WORDS))
+    result.maps = [
+        translation_map(translator, sources[index], translations[index])
+        for index in counted(whole[:num_maps], "computing attention maps", len(whole[:num_maps]))
+    ]
+    return result
+
+
 def make_evaluation(
     config: Config,
-    segments: list[Segment],
-    reference_lengths: Sequence[int],
+    sources: Sequence[str],
+    references: Sequence[Reference],
+    translations: Sequence[Translation],
+    reference_scores: Sequence[tuple[float, int]],
     *,
-    num_cut: int = 0,
     further_metrics: Sequence[str] = (),
     num_bootstrap: int = NUM_BOOTSTRAP,
     **fields: Any,
 ) -> Evaluation:
-    """Scores segments and counts their faults.
+    """Scores translations and counts their faults.
 
-    reference_lengths: tokens of each reference, EOS included. num_cut: number of sources that were
-    cut. further_metrics: names that `check_metrics` knows. num_bootstrap: as in `metrics`. fields:
-    the others of `Evaluation`.
+    reference_scores: of each first reference the log-probability, nan if it is too long to be
+    scored, and the tokens, EOS included. num_bootstrap: as in `metrics`. The others are those of
+    `evaluate_translator` and the fields of `Evaluation`.
     """
-    data, texts = config.data, text_sides(segments)
-    direction, first = "-".join(data.languages), data.selection_metric
+    data = config.data
+    segments = _make_segments(data.languages, sources, references, translations, reference_scores)
+    direction, first, texts = "-".join(data.languages), data.selection_metric, text_sides(segments)
     score = partial(
         score_by, direction=direction, tokenize=data.bleu_tokenize, num_bootstrap=num_bootstrap
     )
     scores = {name: score(name, *texts) for name in dict.fromkeys((first, "bleu", "chrf"))}
     scores["perplexity"] = corpus_perplexity(
-        [segment.reference_log_prob for segment in segments],
-        reference_lengths,
-        direction,
-        vocab_size=fields["vocab_size"],
-        num_bootstrap=num_bootstrap,
+        reference_scores, direction, vocab_size=fields["vocab_size"], num_bootstrap=num_bootstrap
     )
-    sources = [segment.source for segment in segments]
     for name in further_metrics:
         kind = name.partition(":")[0]
         scores[name if kind in scores else kind] = score(name, *texts, sources=sources)
@@ -227,6 +251,7 @@ def make_evaluation(
         inside = [s for s, n in zip(segments, lengths, strict=True) if low <= n <= (high or n)]
         if inside:
             by_length[name] = score(first, *text_sides(inside))
+    num_cut = sum(translation.is_cut for translation in translations)
     result = Evaluation(
         config=config,
         scores=scores,
@@ -235,18 +260,42 @@ def make_evaluation(
             score_with(name, metric, *texts, direction, num_bootstrap)
             for name, metric in secondary_metrics(data.bleu_tokenize).items()
         ],
-        outputs=describe_outputs(segments, config) | {"cut_sources": num_cut},
+        outputs=_describe_outputs(segments, config) | {"cut_sources": num_cut},
         length_unit=unit,
         by_length=by_length,
-        samples=[
-            f"  source       {s.source}\n  reference    {s.reference}\n"
-            f"  translation  {s.translation}\n"
-            for s in spread(segments)
-        ],
+        samples=samples(
+            [
+                {"source": s.source, "reference": s.reference, "translation": s.translation}
+                for s in segments
+            ]
+        ),
         **fields,
     )
     result.details = _details(result)
     return result
+
+
+def _make_segments(languages: tuple[str, str], *columns: Sequence[Any]) -> list[Segment]:
+    """Returns one `Segment` per sentence; columns: those that `make_evaluation` takes."""
+    chrf, segments = CHRF(), []
+    for number, row in enumerate(zip(*columns, strict=True), start=1):
+        source, reference, translation, (log_prob, _) = row
+        references = all_references(reference)
+        segments.append(
+            Segment(
+                number=number,
+                source=source,
+                reference=references[0],
+                translation=translation.text,
+                chrf=chrf.sentence_score(translation.text, references).score,
+                log_prob=translation.log_prob,
+                score=translation.score,
+                reference_log_prob=None if math.isnan(log_prob) else log_prob,
+                faults=find_faults(source, translation.text, languages),
+                other_references=references[1:],
+            )
+        )
+    return segments
 
 
 def _details(result: Evaluation) -> list[str]:
@@ -270,25 +319,24 @@ def _details(result: Evaluation) -> list[str]:
     ]
 
 
-def describe_outputs(segments: Sequence[Segment], config: Config) -> dict[str, Any]:
+def _describe_outputs(segments: Sequence[Segment], config: Config) -> dict[str, Any]:
     """Returns "outputs" of report.json: faults and tokens of the translations and the references.
 
     The tokens are those of BLEU's brevity penalty.
     """
-    languages, texts = config.data.languages, text_sides(segments)
-
-    def count(faults: Iterable[list[str]]) -> dict[str, int]:
-        counts = Counter(chain.from_iterable(faults))
-        return {name: counts[name] for name in FAULTS}
-
+    languages, (translations, references) = config.data.languages, text_sides(segments)
     metric = bleu_metric(config.data.bleu_tokenize)
-    bleu = metric.corpus_score(texts[0], reference_streams(texts[1]))
-    tokens, reference_tokens = int(bleu.sys_len), int(bleu.ref_len)
+    bleu = metric.corpus_score(translations, reference_streams(references))
+    tokens = {"translations": int(bleu.sys_len), "references": int(bleu.ref_len)}
+    faults = {
+        "translations": [s.faults for s in segments],
+        "references": [find_faults(s.source, s.reference, languages) for s in segments],
+    }
+    counts = {side: Counter(chain.from_iterable(each)) for side, each in faults.items()}
     return {
-        "translations": count(s.faults for s in segments),
-        "references": count(find_faults(s.source, s.reference, languages) for s in segments),
-        "num_tokens": {"translations": tokens, "references": reference_tokens},
-        "length_ratio": tokens / max(reference_tokens, 1),
+        **{side: {name: count[name] for name in FAULTS} for side, count in counts.items()},
+        "num_tokens": tokens,
+        "length_ratio": tokens["translations"] / max(tokens["references"], 1),
     }
 
 
