@@ -48,11 +48,12 @@ def evaluate_classifier(
         scores={"accuracy": accuracy([a == b for a, b in pairs], f"{len(names)} classes")},
         details=details,
         samples=samples(
-            [
+            ("text", "class", "found"),
+            (
                 {"text": text, "class": label, "found": f"{answer} ({answer.probability:.0%})"}
                 for text, label, answer in zip(examples, labels, answers, strict=True)
                 if isinstance(text, str)
-            ]
+            ),
         ),
         rows=rows,
     )
@@ -94,7 +95,7 @@ def evaluate_tagger(
         corpus=corpus,
         scores=score_labels(expected, answers, direction),
         details=[f"{texts_cut}: the rest counts as wrong"] if tagger.num_truncated else [],
-        samples=samples(rows),
+        samples=samples(("text", "labels", "found"), rows),
         rows=rows,
     )
 

@@ -21,9 +21,13 @@ from transformer.evaluation.comparison import (
     compare_runs,
     compared_run,
 )
-from transformer.evaluation.evaluation_set import EvaluationSet, read_examples
+from transformer.evaluation.evaluation_set import (
+    EvaluationSet,
+    bounded_name,
+    read_examples,
+    results_name,
+)
 from transformer.evaluation.metrics import Reference
-from transformer.evaluation.results import bounded_name, results_name
 from transformer.evaluation.scores import TaskScores
 from transformer.evaluation.translation import evaluate_translator
 from transformer.exit_codes import ResumableError

@@ -3,9 +3,10 @@
 Perplexity and accuracy are computed here.
 """
 
+import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -16,7 +17,8 @@ from tabulate import tabulate
 
 import transformer
 from transformer.console import quantity
-from transformer.evaluation.results import write_results
+from transformer.data.files.text import folder_name
+from transformer.files import storage
 from transformer.model.loss import perplexity
 from transformer.workdir import WorkDir
 
@@ -131,8 +133,28 @@ class TaskScores:
         return write_results(workdir, name, self.to_json() | {"details": self.details}, files)
 
 
+def write_results(
+    workdir: WorkDir, name: str, record: dict[str, Any], files: Mapping[str, str | list[Any]]
+) -> epath.Path:
+    """Writes results/NAME/: `record` as report.json, and the other `files`; a split may be NAME.
+
+    files: text, or rows of which each becomes a line of JSON. Hosts that do not write leave it out.
+    Returns the path of report.json.
+    """
+    folder = workdir / "results" / folder_name(name)
+    if workdir.writes:
+        folder.mkdir(parents=True, exist_ok=True)
+        report = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+        for file, content in {**files, "report.json": report}.items():
+            if isinstance(content, list):
+                rows = (json.dumps(row, ensure_ascii=False) for row in content)
+                content = "".join(f"{row}\n" for row in rows)
+            storage.write_atomically(folder / file, content)
+    return folder / "report.json"
+
+
 def corpus_perplexity(
-    reference_scores: Sequence[tuple[float | None, int]],
+    reference_scores: Sequence[tuple[float, int]],
     direction: str,
     *,
     vocab_size: int,
@@ -141,7 +163,7 @@ def corpus_perplexity(
     """Returns the perplexity of references under a model, per token of its vocabulary.
 
     reference_scores: the log-probability of each, and its tokens, counted with EOS. References with
-    None or nan are left out; of none at all the value is nan. num_bootstrap: as in `metrics`, with
+    nan are left out; of none at all the value is nan. num_bootstrap: as in `metrics`, with
     sacrebleu's seed.
     """
     log_probs, lengths = np.array(reference_scores, float).T
@@ -169,10 +191,11 @@ def accuracy(is_right: Sequence[bool], direction: str, unit: str = "examples") -
     return Score("accuracy", 100 * share, "interval:wilson", direction, number, interval, unit)
 
 
-def samples(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Returns some rows as samples, spread over all, with a line for each cell."""
+def samples(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Returns some rows as samples, spread over all: a line for each of the named cells."""
+    rows, width = list(rows), max(map(len, names))
     return [
-        "".join(f"  {name:{max(map(len, row))}}  {text}\n" for name, text in row.items())
+        "".join(f"  {name:{width}}  {row[name]}\n" for name in names)
         for row in rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]
     ]
 

@@ -5,6 +5,7 @@ text), the worst and the best sentences, and scores by length.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,6 @@ from transformer.evaluation.metrics import (
     secondary_metrics,
 )
 from transformer.evaluation.plots import AttentionMap
-from transformer.evaluation.results import write_results
 from transformer.evaluation.scores import (
     NUM_BOOTSTRAP,
     Score,
@@ -40,12 +40,14 @@ from transformer.evaluation.scores import (
     corpus_perplexity,
     plain_table,
     samples,
+    write_results,
 )
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.workdir import WorkDir
 
+LOOP = re.compile(r"(?<!\S)((?:\S+ ){1,4})\1{3}")  # one to four words, four times in a row
 FAULTS = ("empty", "copied", "repeating")  # report.html says what counts as which
 MAP_WORDS = 8  # length of the sentences whose attention is drawn: short enough to be read
 SEARCH = ("beam_size", "alpha", "length_penalty", "max_extra_length")  # kept with the scores
@@ -75,9 +77,8 @@ class Segment:
     other_references: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            key: value for key, value in vars(self).items() if key != "other_references" or value
-        }
+        """Returns the fields, without those references if there are none."""
+        return {name: value for name, value in vars(self).items() if value != ()}
 
 
 def text_sides(segments: Sequence[Segment]) -> tuple[list[str], list[Reference]]:
@@ -92,7 +93,7 @@ class Evaluation(TaskScores):
 
     config: of its run. search: the options of the search. longest_source: tokens beyond which
     sources were cut. secondary: scores by other metrics and tokenisations. outputs: the faults and
-    lengths that `describe_outputs` counts. by_length: the primary metric by ranges of source
+    lengths that `_describe_outputs` counts. by_length: the primary metric by ranges of source
     lengths, in `length_unit`. maps: the attention of some translations, for report.html.
     """
 
@@ -175,9 +176,10 @@ def evaluate_translator(
     `Translator.translate` takes them. The perplexity is that of the first references. Several hosts
     share the work.
     """
-    config, run, tokenizer = translator.config, translator.run, translator.tokenizer
+    config = translator.config
     check_tokenisation(config.data.bleu_tokenize)  # before anything is compiled
     check_metrics(metrics)
+    run, tokenizer = translator.run, translator.tokenizer
     several = [all_references(reference) for reference in references]
 
     def translate_and_score(share: Sequence[tuple[str, str]]) -> list[Any]:
@@ -244,14 +246,13 @@ def make_evaluation(
     for name in further_metrics:
         kind = name.partition(":")[0]
         scores[name if kind in scores else kind] = score(name, *texts, sources=sources)
-    unit = "characters" if first == "line_error_rate" else word_unit(data.source_language)
-    lengths = [len(split_text(source, unit)) for source in sources]
+    by_words = has_spaces(data.source_language) and first != "line_error_rate"
+    lengths = [len(split_text(source, by_words=by_words)) for source in sources]
     by_length = {}
     for name, (low, high) in LENGTHS.items():
         inside = [s for s, n in zip(segments, lengths, strict=True) if low <= n <= (high or n)]
         if inside:
             by_length[name] = score(first, *text_sides(inside))
-    num_cut = sum(translation.is_cut for translation in translations)
     result = Evaluation(
         config=config,
         scores=scores,
@@ -260,15 +261,11 @@ def make_evaluation(
             score_with(name, metric, *texts, direction, num_bootstrap)
             for name, metric in secondary_metrics(data.bleu_tokenize).items()
         ],
-        outputs=_describe_outputs(segments, config) | {"cut_sources": num_cut},
-        length_unit=unit,
+        outputs=_describe_outputs(segments, config)
+        | {"cut_sources": sum(translation.is_cut for translation in translations)},
+        length_unit="words" if by_words else "characters",
         by_length=by_length,
-        samples=samples(
-            [
-                {"source": s.source, "reference": s.reference, "translation": s.translation}
-                for s in segments
-            ]
-        ),
+        samples=samples(("source", "reference", "translation"), map(vars, segments)),
         **fields,
     )
     result.details = _details(result)
@@ -340,14 +337,9 @@ def _describe_outputs(segments: Sequence[Segment], config: Config) -> dict[str, 
     }
 
 
-def word_unit(language: str) -> str:
-    """Returns what texts of a language (de, jpn_Jpan) are split into: "words" or "characters"."""
-    return "words" if has_spaces(language) else "characters"
-
-
-def split_text(text: str, unit: str) -> list[str]:
-    """Splits a text into "words" (at spaces) or "characters" (without the spaces)."""
-    return text.split() if unit == "words" else list("".join(text.split()))
+def split_text(text: str, *, by_words: bool) -> list[str]:
+    """Splits a text into words at its spaces, or into characters without the spaces."""
+    return text.split() if by_words else list("".join(text.split()))
 
 
 def find_faults(source: str, translation: str, languages: tuple[str, str]) -> list[str]:
@@ -355,25 +347,16 @@ def find_faults(source: str, translation: str, languages: tuple[str, str]) -> li
     source, translation = source.strip().casefold(), translation.strip().casefold()
     if not translation:
         return ["empty"] if source else []
-    faults = ["copied"] if translation == source else []
     source_loops, translation_loops = (
-        _has_loop(split_text(text, word_unit(language)))
+        _has_loop(split_text(text, by_words=has_spaces(language)))
         for text, language in zip((source, translation), languages, strict=True)
     )
-    return faults + ["repeating"] * (translation_loops and not source_loops)
+    is_copied, is_repeating = translation == source, translation_loops and not source_loops
+    return ["copied"] * is_copied + ["repeating"] * is_repeating
 
 
-def _has_loop(units: Sequence[str]) -> bool:
-    """Whether 1 to 4 words come four times in a row, or the same four words three times.
-
-    Words repeat with period p as long as each equals the one p positions before it. The words
-    "a b a b a b a b" are (a b) four times: 6 = 3 · 2 words in a row equal the second before them.
-    """
-    for period in range(1, 5):
-        run = 0
-        for earlier, later in zip(units, units[period:], strict=False):
-            run = run + 1 if earlier == later else 0
-            if run == 3 * period:
-                return True
-    fours = Counter(zip(units, units[1:], units[2:], units[3:], strict=False))
-    return max(fours.values(), default=0) >= 3
+def _has_loop(words: Sequence[str]) -> bool:
+    """Whether 1 to 4 words come four times in a row, or the same four words three times."""
+    fours = Counter(zip(words, words[1:], words[2:], words[3:], strict=False))
+    in_a_row = LOOP.search("".join(f"{word} " for word in words))
+    return in_a_row is not None or max(fours.values(), default=0) >= 3
