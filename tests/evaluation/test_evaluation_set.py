@@ -27,8 +27,8 @@ def files(tmp_path, monkeypatch):
 def read(reference):
     """The sources of --input=in, and their references."""
     flags = EvaluateFlags(input="in", reference=reference)
-    flags.check("translation")
-    return read_files(flags.files)[2:]
+    flags.validate("translation")
+    return read_files(flags.scored["files"])[2:]
 
 
 def test_files_with_commas_are_several_references():
