@@ -29,9 +29,8 @@ from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import load_tokenizers
 from transformer.data.tokenizers.sentencepiece import Tokenizer
-from transformer.evaluation.evaluate import evaluate_translator
 from transformer.evaluation.metrics import check_tokenisation, score_by, tokenisation_note
-from transformer.evaluation.translation import Evaluation
+from transformer.evaluation.translation import Evaluation, evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.model.attention import causal_mask, segment_mask
 from transformer.model.costs import StepCost, training_flops
@@ -211,7 +210,7 @@ class TranslationTask(Task):
     def score_test_split(self) -> Evaluation:
         self._predictor.use(restore(self.workdir.path))  # its search has been compiled already
         corpus = f"{self.config.data.corpus} {self.config.data.test_split}"
-        return evaluate_translator(self._predictor, self.test_pairs, corpus)
+        return evaluate_translator(self._predictor, *zip(*self.test_pairs, strict=True), corpus)
 
     def summary_lines(self) -> list[str]:
         batches, data = self.training_batches, self.config.data
