@@ -137,11 +137,11 @@ class Setting:
         Values of settings that are no path, and names as "tfds:…", stay.
         """
 
-        def absolute(path: str) -> str:
+        def from_root(path: str) -> str:
             is_local = not path.startswith("gs://")
             return os.path.abspath(os.path.expanduser(path)) if is_local else path
 
-        return self._with_paths(value, absolute)
+        return self._with_paths(value, from_root)
 
     def is_same(self, value: Any, other: Any) -> bool:
         """Whether two values mean the same; paths do if they end in the same name.
@@ -195,9 +195,8 @@ def naming_all_mistakes(
 class Settings:
     """Base of the groups of settings, which checks each value that one is given.
 
-    Raises ValueError for a value that a setting cannot have, AttributeError for a name that a group
-    does not declare, with the name that was meant, and TypeError for a group that is replaced by
-    something else.
+    Raises ValueError for a value that a setting cannot have, AttributeError for a name that is not
+    declared, with the one that was meant, and TypeError for a group that becomes something else.
     """
 
     def __new__(cls, *_: Any, **values: Any) -> Self:
@@ -206,24 +205,20 @@ class Settings:
         return super().__new__(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        known = self._declared().get(name)
         try:
-            value = self._checked(name, value)
+            if known is None:
+                raise AttributeError(self._mistake(name))
+            if isinstance(known, Setting):
+                value = known.check(value)
+            elif not isinstance(value, known):
+                raise TypeError(f"config.{name} must be a {known.__name__}, not {value!r}.")
         except (AttributeError, ValueError) as error:
             if (mistakes := _mistakes.get()) is None:
                 raise
             mistakes.append((error, traceback.extract_stack()))
         else:
             super().__setattr__(name, value)
-
-    def _checked(self, name: str, value: Any) -> Any:
-        known = self._declared().get(name)
-        if known is None:
-            raise AttributeError(self._mistake(name))
-        if isinstance(known, Setting):
-            return known.check(value)
-        if not isinstance(value, known):
-            raise TypeError(f"config.{name} must be a {known.__name__}, not {value!r}.")
-        return value
 
     if not TYPE_CHECKING:  # which knows all names
 
