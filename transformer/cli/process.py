@@ -23,7 +23,6 @@ from transformer.files.reading import reason_of
 from transformer.parallel.stopping import Interruption, end_on_signals, ignore_signals
 from transformer.registry import task_kind
 
-MARGIN = 30  # seconds after which JAX gives up later than we do
 CLOUD_LIBRARIES = ("gcsfs", "google", "aiohttp")  # whose errors are those of gs://
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
 
@@ -118,8 +117,7 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     timer.start()
     try:
         with phase(f"waiting for {who}") if flags.coordinator else contextlib.nullcontext():
-            given = flags.coordinator, flags.num_processes, flags.process_id
-            is_first = hosts.connect(*given, wait_seconds=hosts.WAIT_SECONDS + MARGIN)
+            is_first = hosts.connect(flags.coordinator, flags.num_processes, flags.process_id)
     finally:
         timer.cancel()
     if not is_first:
