@@ -245,11 +245,12 @@ def say(text: str, *, on_every_host: bool = False) -> None:
         live_line.say(text)
 
 
-def print_results(lines: Iterable[str]) -> None:
+def print_results(lines: Iterable[str], end: str = "\n") -> None:
     """Prints results to standard output, on the first host alone."""
     if not live_line.is_silent:
         live_line.close()
-        print(*map(escaped, lines) if is_terminal(sys.stdout) else lines, sep="\n", flush=True)
+        given = map(escaped, lines) if is_terminal(sys.stdout) else lines
+        print(*given, sep="\n", end=end, flush=True)
 
 
 @contextmanager

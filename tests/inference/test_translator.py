@@ -280,8 +280,7 @@ def test_wrong_options_are_refused_before_any_compile(translator):
     """Catches an option that is ignored, or refused after minutes of compiling."""
     before = translator.num_programs()
     for options, said in (
-        ({"beam": 3}, "translate has no option 'beam'; did you mean 'beam_size'?"),
-        ({"xyz": 1, "nbest": 2}, "no option 'xyz'; it has beam_size, .*, prefixes, attention."),
+        ({"beam": 3, "nbest": 2}, "no option 'beam'; it has beam_size, .*, prefixes, attention."),
         ({"length_penalty": "wu"}, "length_penalty must be gnmt or power"),
         ({"prefixes": ["", ""]}, "Every sentence needs a prefix"),
         ({"prefixes": ["w1 " * 900]}, "A prefix has 900 pieces"),
@@ -298,9 +297,9 @@ def test_wrong_options_are_refused_before_any_compile(translator):
     with pytest.raises(ValueError, match="2 sources"):
         translator.score(["w1", "w2"], ["w1"])
     for wrong in (None, 1, b"w1"):
-        with pytest.raises(ValueError, match=rf"type str, but number 1 is {wrong!r}"):
+        with pytest.raises(ValueError, match=rf"type str; number 1 is {wrong!r}"):
             translator.translate(["w1", wrong])
-        with pytest.raises(ValueError, match=rf"type str, but number 1 is {wrong!r}"):
+        with pytest.raises(ValueError, match=rf"type str; number 1 is {wrong!r}"):
             list(translator.translate(iter(["w1", wrong])))
         with pytest.raises(ValueError, match=rf"targets .* number 0 is {wrong!r}"):
             translator.score(["w1"], [wrong])

@@ -146,19 +146,14 @@ def run_guarded(work: Callable[[], int]) -> int:
         sys.stdout = None  # nor is there anything left to flush
         return DONE
     except Exception as error:
-        fail(*explain_error(error))
-
-
-def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
-    """Prints each line of `text` as an error and ends the process with `code`."""
-    live_line.has_stamps = False  # a sentence for a person, as the last line
-    say("\n".join(f"error: {sentence}" for sentence in text.split("\n")), on_every_host=True)
-    try:
-        if sys.stdout:
-            sys.stdout.flush()
-    except (OSError, ValueError):  # a full disk: it cannot be written at the end either
-        sys.stdout = None
-    exit_process(code)
+        text, code = explain_error(error)
+        live_line.has_stamps = False  # a sentence for a person, as the last line
+        say("\n".join(f"error: {line}" for line in text.split("\n")), on_every_host=True)
+        try:
+            print(end="", flush=True)
+        except (OSError, ValueError):  # a full disk: it cannot be written at the end either
+            sys.stdout = None
+        exit_process(code)
 
 
 def exit_process(code: int) -> NoReturn:
@@ -197,7 +192,6 @@ def explain_error(error: Exception) -> tuple[str, int]:
         return f"Cloud Storage: {reason_of(error)}", WRONG_INPUT
     if isinstance(error, OSError) and error.errno and error.strerror:
         file = "A file, or standard output," if error.filename is None else error.filename
-        file = os.fsdecode(file) if isinstance(file, bytes) else file
         return f"{file} cannot be read or written: {error.strerror}.", WRONG_INPUT
     reason = str(error).split("\n")[0]
     if not jax or not isinstance(error, jax.errors.JaxRuntimeError):
