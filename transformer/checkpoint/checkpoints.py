@@ -40,17 +40,13 @@ BASE_FILE = "base.json"  # in the work directory of adapters: which parameters t
 
 
 class Loaded(NamedTuple):
-    """Parameters that were loaded by the name of a checkpoint.
+    """Parameters that were loaded by the name of a checkpoint."""
 
-    name: as users see it: "best (1200)", "1200" or "mean of 5 (1000 to 1200)". step: of a mean the
-    newest. num_averaged: checkpoints in the mean, or 1. about: as `about.make_about` returns it.
-    """
-
-    name: str
-    step: int
-    num_averaged: int
+    name: str  # as users see it: "best (1200)", "1200" or "mean of 5 (1000 to 1200)"
+    step: int  # of a mean the newest
+    num_averaged: int  # checkpoints in the mean, or 1
     params: Params
-    about: dict[str, Any]
+    about: dict[str, Any]  # as `about.make_about` returns it
 
 
 class Checkpoints:

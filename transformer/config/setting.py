@@ -49,38 +49,22 @@ SYNONYMS = {name: meant for meant, names in OTHER_NAMES.items() for name in name
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Everything that is stated about one setting.
+    """Everything that is stated about one setting."""
 
-    name: the full name, as "model.d_ff".
-    help: one or two sentences for `--help`.
-    choices: the values that it may take, perhaps a `Registry`; empty where any value of the type
-        will do.
-    at_least, below: bounds of a number; below: None where there is none.
-    at_most: the largest whole number, far above what is of use: larger ones are mistakes that would
-        be allocated.
-    minus_one: what -1 stands for, if it is allowed although it is out of bounds; else "".
-    automatic: the value that has it chosen when a new run starts; None: it is never chosen.
-    resumable: whether a run may be resumed with another value.
-    changes_result: False if neither the parameters that a run learns nor its outputs depend on it,
-        but only speed or what is logged.
-    is_path: whether it names a file or a folder.
-    is_list: whether it may hold several values with commas between.
-    """
-
-    name: str
+    name: str  # the full name, as "model.d_ff"
     type: type[bool] | type[int] | type[float] | type[str]
     default: bool | int | float | str
-    help: str
-    choices: Collection[str] = ()
+    help: str  # one or two sentences for `--help`
+    choices: Collection[str] = ()  # perhaps a `Registry`; empty where any value of the type will do
     at_least: float = 0
     below: float | None = None
-    at_most: int = LARGEST
-    minus_one: str = ""
-    automatic: int | str | None = None
-    resumable: bool = False
-    changes_result: bool = True
+    at_most: int = LARGEST  # far above what is of use: what is larger is a mistake
+    minus_one: str = ""  # what -1 stands for, if it is allowed although it is out of bounds
+    automatic: int | str | None = None  # has the value chosen when a new run starts
+    resumable: bool = False  # a run may be resumed with another value
+    changes_result: bool = True  # what a run learns or puts out may depend on it, not speed alone
     is_path: bool = False
-    is_list: bool = False
+    is_list: bool = False  # of paths, with commas between
 
     @property
     def _bounds(self) -> str:
