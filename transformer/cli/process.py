@@ -97,7 +97,7 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     from transformer.model.costs import fits_a_core
     from transformer.parallel import devices, hosts
 
-    devices.keep_compiled_programs(say)
+    devices.keep_compiled_programs()
     if evaluated and task_kind(evaluated.task) == "translation" and fits_a_core(evaluated.model):
         devices.use_cores_as_devices(num_cores())
     who = "all other hosts"
@@ -125,7 +125,7 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     versions = f"{transformer.__version__} {jax.__version__}"
     hosts.check_same("their versions of this package or of JAX", versions.encode)
     if evaluated:
-        devices.check_accelerator(say)
+        devices.check_accelerator()
     return is_first
 
 
