@@ -169,7 +169,12 @@ class MultiHeadAttention(nn.Module):
         """
         query, (key, value), bias = self._split_heads(self.query(x)), keys_values, None
         if positions is not None and acts_in_attention(self.config):
-            query, key, bias = self.relative_positions.place(query, key, positions)
+            scheme, first = self.relative_positions, key.shape[1] - query.shape[1]
+            positions, columns = jnp.atleast_2d(positions), jnp.arange(key.shape[1])
+            query = scheme.rotate(query, positions[:, first:])
+            key = scheme.rotate(key, positions)
+            # Positions of a sentence follow each other, as its columns do: one bias for all rows.
+            bias = scheme.bias(query, (columns - columns[first:, None])[None])
         if self.is_mutable_collection("intermediates"):  # what attending to one-hot values gives
             one_hot = jnp.eye(key.shape[1], dtype=value.dtype)[None, :, None, :]
             one_hot = jnp.broadcast_to(one_hot, (*key.shape[:3], key.shape[1]))

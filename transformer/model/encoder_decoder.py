@@ -61,9 +61,8 @@ class Transformer(StackModel):
     def __call__(
         self, inputs: Batch | Array, targets: Array | None = None, *, deterministic: bool
     ) -> jax.Array:
-        """Returns logits [B, T, V]: the scores of each target, given those before it.
+        """Returns `Embedding.logits` [B, T, V]: the scores of each target, given those before it.
 
-        They are float32, but in training (not `deterministic`) of the computing type.
         inputs: a packed `Batch`; or ids [B, S] with targets [B, T], one sentence pair per row, each
         with EOS at its end and `special.pad` behind it. Raises ValueError for ids without targets.
         """
@@ -74,15 +73,14 @@ class Transformer(StackModel):
         encoded = self.encode(
             batch.inputs, batch.input_positions, batch.input_segments, deterministic=deterministic
         )
-        places = batch.target_positions
-        x = self._embed_targets(decoder_inputs, places, deterministic=deterministic)
-        mask = segment_mask(batch.target_segments, batch.target_segments)
+        positions, segments = batch.target_positions, batch.target_segments
+        x = self._embed_targets(decoder_inputs, positions, deterministic=deterministic)
         x = self.decoder(
             x,
-            mask=mask & causal_mask(batch.targets.shape[1]),
+            mask=segment_mask(segments, segments) & causal_mask(segments.shape[1]),
             encoded=encoded,
-            encoded_mask=segment_mask(batch.target_segments, batch.input_segments),
-            positions=places,
+            encoded_mask=segment_mask(segments, batch.input_segments),
+            positions=positions,
             deterministic=deterministic,
         )
         return self.softmax.logits(x, deterministic=deterministic)

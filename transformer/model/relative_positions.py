@@ -43,20 +43,6 @@ class NoPositions(nn.Module):
         """
         del query, offsets
 
-    def place(
-        self, query: jax.Array, key: jax.Array, key_positions: Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-        """Returns query [B, T, N, H] and key [B, S, N, H] for their positions, and the bias.
-
-        key_positions: [B, S] or [S], of which the last T are the queries'; those of a sentence
-        follow each other. The offset of two is therefore that of their columns, the same in each
-        row, and no query sees a key of another sentence: the bias is computed once for all rows.
-        """
-        first, columns = key.shape[1] - query.shape[1], jnp.arange(key.shape[1])
-        key_positions, offsets = jnp.atleast_2d(key_positions), columns - columns[first:, None]
-        query = self.rotate(query, key_positions[:, first:])
-        return query, self.rotate(key, key_positions), self.bias(query, offsets[None])
-
 
 def acts_in_attention(config: ModelConfig) -> bool:
     """Returns whether `config.positions` act in attention instead of on the embedding."""
