@@ -193,20 +193,18 @@ def test_rules_between_settings_that_are_chosen_hold_before_the_text_is_prepared
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_text_is_read_twice(own_text, monkeypatch, tmp_path):
-    """Catches a corpus of millions of lines that is read again for each question: once to choose by
-    and for the vocabulary, once for the ids."""
+def test_the_text_is_read_four_times(own_text, monkeypatch, tmp_path):
+    """Catches a corpus of millions of lines that is read again for each question: once to choose
+    by, for the held-out pairs, the vocabulary and the ids."""
     reads, read = [], training_text.read_blocks
     monkeypatch.setattr(training_text, "read_blocks", lambda *of: reads.append(of[1]) or read(*of))
-    choices = choose_settings(
-        own_text.with_values({"training.num_train_steps": 10}), tmp_path / "run"
-    )
+    choices = choose_settings(own_text.with_values({"training.num_train_steps": 10}))
     assert reads == ["train"]
     said = "no validation and test files: of 400 pairs, drawn by a hash"
     assert choices.reasons["data.held_out"] == said
     config = choices.config
     task = TranslationTask(config, make_parallel(config), WorkDir(tmp_path / "run"))
-    assert reads == ["train"] * 2
+    assert reads == ["train"] * 4
     assert task.corpus.held_out == TrainingText(config.data).held_out
 
 
@@ -216,6 +214,6 @@ def test_the_vocabulary_of_a_given_file_is_not_chosen(own_text, tmp_path):
     tokenizer = SentencePieceTokenizer.train(texts, vocab_size=270)
     (tmp_path / "pieces.model").write_bytes(tokenizer.to_bytes())
     given = {"tokenizer.model": str(tmp_path / "pieces.model"), "training.num_train_steps": 10}
-    choices = choose_settings(own_text.with_values(given), tmp_path / "run")
+    choices = choose_settings(own_text.with_values(given))
     assert choices.config.tokenizer.vocab_size == tokenizer.vocab_size == 270
     assert "pieces.model" in choices.reasons["tokenizer.vocab_size"]

@@ -18,11 +18,9 @@ from transformer.config import Config
 from transformer.console import phase
 from transformer.data.corpora import corpus_facts
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.prepared.prepare import cache_folder, learn_vocabularies, text_facts
 from transformer.data.tokenizers.files import train_tokenizer
 from transformer.data.workers import num_cores
 from transformer.evaluation.metrics import choose_tokenisation
-from transformer.files.storage import PathLike
 from transformer.parallel import hosts
 from transformer.parallel.devices import peak_flops
 from transformer.training import automatic_rules as rules
@@ -44,10 +42,9 @@ UNKNOWN_CHIP = 10e12  # FLOP/s
 NETWORK = ("model.d_model", "model.d_ff", "model.num_heads", "model.num_layers")
 
 
-def choose_settings(config: Config, workdir: PathLike) -> Choices:
+def choose_settings(config: Config) -> Choices:
     """Chooses the automatic settings of a new run, from its text and the devices.
 
-    The vocabulary of a small text is learnt on the way, so that the text need not be read for it.
     Where `training.minutes` decides, the steps are the fewest until `make_trainer` chooses them.
     Raises ValueError for settings that cannot be chosen.
     """
@@ -65,11 +62,11 @@ def choose_settings(config: Config, workdir: PathLike) -> Choices:
     elif config.automatic_settings():
         reason = "the steps are given" if steps else "the usual budget"
         choices.set("training.minutes", 0.0 if steps else DEFAULT_MINUTES, reason)
-        _choose_by_files(choices, workdir)
+        _choose_by_files(choices)
     return _as_first_host(choices)
 
 
-def _choose_by_files(choices: Choices, workdir: PathLike) -> None:
+def _choose_by_files(choices: Choices) -> None:
     """Chooses what the names of the files and the run to start from tell, then reads the text."""
     source, target = corpus_facts.find_languages(choices.config.data)
     reason = "from the files' names"
@@ -85,17 +82,15 @@ def _choose_by_files(choices: Choices, workdir: PathLike) -> None:
         choices.set("data.held_out", "", "all splits have files")
     if choices.config.automatic_settings():
         with phase("choosing settings for the text"):
-            _choose_by_text(choices, missing, workdir)
+            _choose_by_text(choices, missing)
 
 
-def _choose_by_text(choices: Choices, missing: list[str], workdir: PathLike) -> None:
+def _choose_by_text(choices: Choices, missing: list[str]) -> None:
     """Reads the text once and chooses what depends on it; missing: splits without files."""
     data, machine = choices.config.data, describe_machine()
     if choices.is_open("data.held_out"):  # and so are the splits that drop_overlap compares with
         data = replace(data, held_out="", drop_overlap=False)
-    training_text = TrainingText(data)
-    training_text.keep_in_memory()
-    text, sample = corpus_facts.measure_text(training_text.pairs())
+    text, sample = corpus_facts.measure_text(TrainingText(data).pairs())
     if missing:
         share = rules.share_to_hold_out(text.num_pairs)
         reason = f"no {' and '.join(missing)} files: of {text.num_pairs:,} pairs, drawn by a hash"
@@ -113,11 +108,7 @@ def _choose_by_text(choices: Choices, missing: list[str], workdir: PathLike) -> 
     reason = "fast on these devices" if machine.has_bfloat16 else "bfloat16 is no faster here"
     choices.set("model.dtype", "bfloat16" if machine.has_bfloat16 else "float32", reason)
     rules.choose_schedule(choices, choices.config.training.num_train_steps, "the fewest")
-    config = choices.config.validate()
-    if training_text.blocks and not config.training.init_from:
-        chosen = TrainingText(config.data, training_text.blocks)
-        cache = cache_folder(config.data, workdir)
-        learn_vocabularies(config, chosen, cache, text_facts(chosen))
+    choices.config.validate()
 
 
 def describe_machine() -> rules.Machine:
@@ -146,7 +137,7 @@ def make_trainer(config: Config, workdir: WorkDir, *options: Any) -> tuple[Train
     options: further arguments of `Trainer`.
     """
     start = time.monotonic()
-    choices = Choices(config) if workdir.has_run else choose_settings(config, workdir.path)
+    choices = Choices(config) if workdir.has_run else choose_settings(config)
     trainer = Trainer(choices.config.validate(), workdir, *options)
     if choose_micro_batches(choices, trainer):
         trainer = Trainer(choices.config.validate(), workdir, *options)
