@@ -142,10 +142,7 @@ class MultiHeadAttention(nn.Module):
         return self.output(x.reshape(*x.shape[:-2], -1))
 
     def __call__(self, x: jax.Array, source: jax.Array, **options: Any) -> jax.Array:
-        """Attends from x [B, T, D] to source [B, S, D], which may be x; returns [B, T, D].
-
-        options: those of `attend_to`.
-        """
+        """Returns `attend_to` [B, T, D] from x [B, T, D] to source [B, S, D], which may be x."""
         return self.attend_to(x, self.project_keys_values(source), **options)
 
     def project_keys_values(self, source: jax.Array) -> KeysValues:
@@ -204,9 +201,9 @@ class MultiHeadAttention(nn.Module):
         return attended
 
     def step(self, x: jax.Array, cache: KVCache, place: Place) -> tuple[jax.Array, KVCache]:
-        """Attends from one new position of every beam to what its ancestors wrote.
+        """Attends from a new position of every beam, x [B, W, D], to what its ancestors wrote.
 
-        Returns ([B, W, D] of x [B, W, D], the cache with the keys and values of x).
+        Returns ([B, W, D], the cache with the keys and values of x).
         """
         column, positions, ancestors = place
         num_beams, num_columns = ancestors.shape[1:]

@@ -88,20 +88,14 @@ class Transformer(StackModel):
     def encode(
         self, inputs: Array, positions: Array, segments: Array, *, deterministic: bool
     ) -> jax.Array:
-        """Returns the encoded source [B, S, D].
-
-        inputs [B, S] ids, positions [B, S] or [S], segments [B, S] as in a `Batch`.
-        """
+        """Returns the encoded source [B, S, D]; positions and segments [B, S] as in a `Batch`."""
         x, vectors = self.source_embedding(inputs), self.source_positions(positions)
         x = add_positions(x, vectors, self.source_norm, self.dropout, deterministic=deterministic)
         mask = segment_mask(segments, segments)
         return self.encoder(x, mask=mask, positions=positions, deterministic=deterministic)
 
     def encode_for_search(self, inputs: Array, lengths: Array) -> EncodedSource:
-        """Encodes one sentence per row, once for all steps and beams of a search.
-
-        inputs [B, S] ids; lengths [B].
-        """
+        """Encodes ids [B, S] of lengths [B], a sentence per row, once for all steps of a search."""
         positions = jnp.arange(inputs.shape[1])
         segments = (positions < lengths[:, None]).astype(jnp.int32)
         encoded = self.encode(inputs, positions, segments, deterministic=True)

@@ -59,10 +59,9 @@ def steps_since(column: Array | int, num_columns: int) -> jax.Array:
 
 
 class RotaryPositions(NoPositions):
-    """Turns each pair of components by an angle that grows with the position (RoPE).
+    """Turns components 2i and 2i + 1 of a query or key by position / 10000^(2i/d_k) (RoPE).
 
-    Components 2i and 2i + 1 of a query or key turn by position / 10000^(2i/d_k), so that their
-    product depends on the offset alone (Su et al., arXiv 2104.09864, equation 34).
+    Their product depends on the offset alone (Su et al., arXiv 2104.09864, equation 34).
     """
 
     def rotate(self, x: jax.Array, positions: Array) -> jax.Array:

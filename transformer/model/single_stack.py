@@ -219,10 +219,7 @@ class ImageClassifier(StackModel):
 
     @nn.compact
     def __call__(self, patches: ImageBatch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, T=1, num_classes] float32.
-
-        patches: an `ImageBatch`, or numbers [B, S, pixels].
-        """
+        """Returns logits [B, T=1, num_classes] float32 of numbers [B, S, pixels]."""
         c = self.config
         if isinstance(patches, ImageBatch):
             patches = patches.patches
