@@ -126,13 +126,23 @@ def test_every_way_of_scoring_has_a_name_of_its_own(tmp_path):
 
 
 def test_scores_are_kept_under_that_name(tmp_path, monkeypatch):
-    """Catches an argument of `transformer.evaluate` that the name is not told."""
+    """Catches an argument of `transformer.evaluate` that the name is not told, and a comparison
+    that takes the place of one with another checkpoint, or another run of that name."""
     names = []
-    scores = SimpleNamespace(save=lambda run, name, scores: names.append(name) or Path(name))
+    scores = MagicMock(save=lambda run, name, *_: names.append(name) or Path(name))
     monkeypatch.setattr(evaluate, "_score", lambda *_, **__: [scores])
+    monkeypatch.setattr(evaluate, "open_for_reading", MagicMock())
+    monkeypatch.setattr(evaluate, "compared_run", MagicMock())
+    monkeypatch.setattr(evaluate, "compare_runs", lambda runs: scores)
     monkeypatch.setattr(evaluation_set, "load_evaluation_pairs", lambda *_: [("a", "b")])
     WorkDir(tmp_path).save_config(Config())
     how = {"corpus": "a/text", "dtype": "bfloat16", "ensemble": ["a/x"]}
     options = {"split": "validation", "checkpoint": "5", "beam_size": 1, **how}
     transformer.evaluate(tmp_path, save=True, verbose=False, **options)
     assert names == [results_name(Config(), "validation", "5", search={"beam_size": 1}, **how)]
+    for folder in "12":
+        (tmp_path / folder / "x").mkdir(parents=True)
+        WorkDir(tmp_path / folder / "x").save_config(Config())
+    for other in ("1/x@5", "1/x@6", "2/x@6"):
+        transformer.compare(tmp_path, [other], save=True, verbose=False)
+    assert len(set(names)) == 4 and names[1] == "compare_test_with_1_x_5"
