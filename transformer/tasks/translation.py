@@ -99,9 +99,8 @@ class TranslationTask(Task):
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
         data, training = config.data, config.training
-        self.selection_metric = data.selection_metric
-        self.selection_key = f"validation_{self.selection_metric}"
-        self.higher_is_better = METRICS[self.selection_metric].higher_is_better
+        self.selection_key = f"validation_{data.selection_metric}"
+        self.higher_is_better = METRICS[data.selection_metric].higher_is_better
         check_tokenisation(data.bleu_tokenize)
         self.direction = f"{data.source_language}-{data.target_language}"
         self.corpus, self.tokenizers, splits = self._open_text()
@@ -201,8 +200,8 @@ class TranslationTask(Task):
             translations = split_over_hosts(
                 lambda share: [answer.text for answer in predictor.translate(share)], sources
             )
-        tokenize, metric = data.bleu_tokenize, self.selection_metric
-        score = score_by(metric, translations, references, self.direction, tokenize=tokenize)
+        sides, tokenize = (translations, references, self.direction), data.bleu_tokenize
+        score = score_by(data.selection_metric, *sides, tokenize=tokenize)
         metrics = {**self.evaluate_loss(params), self.selection_key: score.value}
         texts = zip(sources, references, translations, strict=True)
         return metrics, [f"    {a}\n    = {b}\n    > {c}" for a, b, c in texts]
