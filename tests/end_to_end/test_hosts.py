@@ -2,6 +2,7 @@
 
 import json
 import signal
+from unittest.mock import patch
 
 import jax
 import pytest
@@ -11,7 +12,6 @@ from tests.helpers.rings import others_long
 from tests.helpers.scripts import finish, losses, run_python, signal_at_call, start_words
 from tests.helpers.two_hosts import NOTHING, free_port, start_two
 from transformer.parallel import devices
-from transformer.parallel.devices import check_accelerator
 
 STEPS = ["--config.training.eval_every=6", "--config.training.checkpoint_every=4"]
 STEPS += ["--config.model.dropout_rate=0.0"]  # pmap draws its own for each device
@@ -157,32 +157,39 @@ def test_hosts_leave_their_work_together_and_are_of_one_version():
     assert all("The hosts differ in their versions of this package" in text for _, text in refused)
 
 
+def check_accelerators(accelerators):
+    """Checks whether JAX, which uses the CPU, passes over one of these; returns what is said."""
+    said = []
+    backend = patch.object(jax, "default_backend", return_value="cpu")
+    with backend, patch.multiple(devices, ACCELERATORS=accelerators, say=said.append):
+        devices.check_accelerator()
+    return "".join(said)
+
+
 def test_an_accelerator_that_jax_cannot_use_is_not_passed_over(tmp_path, monkeypatch):
     """Catches days on a CPU beside an idle, or busy, accelerator, and a graphics or network card
     that a virtual machine passes through and that is taken for a TPU."""
     (tmp_path / "nvidia0").touch()
-    here, said, settings = f"{tmp_path}/nvidia[0-9]*", [], type(jax.config)
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    here, settings = f"{tmp_path}/nvidia[0-9]*", type(jax.config)
     monkeypatch.setattr(settings, "jax_platforms", "cpu", raising=False)
-    check_accelerator(said.append, {here: ["json"]})  # it is meant
+    assert check_accelerators({here: ["json"]}) == ""  # it is meant
     monkeypatch.setattr(settings, "jax_platforms", None)
-    check_accelerator(said.append, {f"{tmp_path}/accel[0-9]*": ["json"]})  # there is none
-    assert said == []
+    assert check_accelerators({f"{tmp_path}/accel[0-9]*": ["json"]}) == ""  # there is none
     # A package for accelerators of another kind, as for --topology, is not a fault.
-    check_accelerator(said.append, {here: ["no_such_plugin"], "/none": ["json"]})
-    assert "pip install -e '.[cuda12]'" in said[0]
+    said = check_accelerators({here: ["no_such_plugin"], "/none": ["json"]})
+    assert "pip install -e '.[cuda12]'" in said
     with pytest.raises(ValueError, match="JAX_PLATFORMS=cpu"):
-        check_accelerator(said.append, {here: ["json"]})
+        check_accelerators({here: ["json"]})
 
     (tmp_path / "vfio").mkdir()
     (tmp_path / "vfio" / "12").touch()
     vendor = tmp_path / "12" / "devices" / "0000:01:00.0" / "vendor"
     vendor.parent.mkdir(parents=True)
     monkeypatch.setattr(devices, "IOMMU_GROUPS", str(tmp_path), raising=False)
-    for maker, number in (("0x10de", 1), ("0x1ae0", 2)):
+    for maker, is_tpu in (("0x10de", False), ("0x1ae0", True)):
         vendor.write_text(f"{maker}\n")
-        check_accelerator(said.append, {f"{tmp_path}/vfio/[0-9]*": ["no_such_plugin"]})
-        assert len(said) == number
+        said = check_accelerators({f"{tmp_path}/vfio/[0-9]*": ["no_such_plugin"]})
+        assert bool(said) is is_tpu
 
 
 USE_CORES = """
