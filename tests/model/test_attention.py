@@ -31,11 +31,7 @@ def picture(mask):
 
 
 def test_masks():
-    """Catches leaks between packed sentences, attention to padding, swapped T and S.
-
-    Also a combination with the causal mask by "or", columns and beams in the wrong order, and keys
-    that are not written yet.
-    """
+    """Catches leaks between sentences, attention to padding, T for S, columns in another order."""
     segments = jnp.array([[1, 1, 2, 2, 2, 0]])
     own = segment_mask(jnp.array([[1, 1, 2, 0]]), jnp.array([[1, 1, 1, 2, 2, 0]]))
     assert picture(own) == "xxx... xxx... ...xx. ......"
@@ -52,8 +48,7 @@ def multi_head(**changes):
     module = MultiHeadAttention(config, config.attention)
 
     def attend(module, deterministic=True):
-        keys_values = module.project_keys_values(x)
-        return module(x[:, :T], keys_values, mask=None, deterministic=deterministic)
+        return module(x[:, :T], x, mask=None, deterministic=deterministic)
 
     params = random_params(module.init, method=attend)
     return partial(module.apply, {"params": params}, method=attend)
@@ -71,19 +66,15 @@ def test_an_own_function_returns_a_value_for_each_query(result, found):
 
 @pytest.mark.parametrize("name", sorted(set(ATTENTION_FUNCTIONS) - set(PATTERNS)))
 def test_attention_to_a_cache_is_attention_to_its_keys_and_values(name):
-    """Catches another scale, mask or function at search time than in training.
-
-    Of one query at a time and of several, which are computed in different ways.
-    """
+    """Catches another scale, mask or function in a search, of one query at a time or of several."""
     config = ModelConfig(d_model=D, num_heads=N, head_dim=H, attention=name)
     module = MultiHeadAttention(config, name)
     x = np.random.default_rng(1).normal(size=(B, S, D)).astype(np.float32)
     mask = np.tril(np.ones((S, S), bool))[None, None]
 
     def all_three(module):
-        keys_values = module.project_keys_values(x)
-        full = module(x, keys_values, mask=mask, deterministic=True)
-        attend, cache = module.attend_to_cache, to_cache_layout(*keys_values)
+        full = module(x, x, mask=mask, deterministic=True)
+        attend, cache = module.attend_to_cache, to_cache_layout(*module.project_keys_values(x))
         last = attend(x[:, 2:3], cache, mask=mask[:, :, 2:3])
         return full, attend(x, cache, mask=mask), last
 

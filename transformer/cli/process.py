@@ -23,7 +23,6 @@ from transformer.files.reading import reason_of
 from transformer.parallel.stopping import Interruption, end_on_signals, ignore_signals
 from transformer.registry import task_kind
 
-MARGIN = 30  # seconds after which JAX gives up later than we do
 CLOUD_LIBRARIES = ("gcsfs", "google", "aiohttp")  # whose errors are those of gs://
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
 
@@ -98,9 +97,9 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     from transformer.model.costs import fits_a_core
     from transformer.parallel import devices, hosts
 
-    devices.keep_compiled_programs(say)
     if evaluated and task_kind(evaluated.task) == "translation" and fits_a_core(evaluated.model):
         devices.use_cores_as_devices(num_cores())
+    devices.keep_compiled_programs()
     who = "all other hosts"
     if flags.coordinator:
         who = f"all of {flags.num_processes} hosts at {flags.coordinator}"
@@ -118,8 +117,7 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     timer.start()
     try:
         with phase(f"waiting for {who}") if flags.coordinator else contextlib.nullcontext():
-            given = flags.coordinator, flags.num_processes, flags.process_id
-            is_first = hosts.connect(*given, wait_seconds=hosts.WAIT_SECONDS + MARGIN)
+            is_first = hosts.connect(flags.coordinator, flags.num_processes, flags.process_id)
     finally:
         timer.cancel()
     if not is_first:
@@ -127,7 +125,7 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     versions = f"{transformer.__version__} {jax.__version__}"
     hosts.check_same("their versions of this package or of JAX", versions.encode)
     if evaluated:
-        devices.check_accelerator(say)
+        devices.check_accelerator()
     return is_first
 
 
@@ -148,19 +146,14 @@ def run_guarded(work: Callable[[], int]) -> int:
         sys.stdout = None  # nor is there anything left to flush
         return DONE
     except Exception as error:
-        fail(*explain_error(error))
-
-
-def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
-    """Prints each line of `text` as an error and ends the process with `code`."""
-    live_line.has_stamps = False  # a sentence for a person, as the last line
-    say("\n".join(f"error: {sentence}" for sentence in text.split("\n")), on_every_host=True)
-    try:
-        if sys.stdout:
-            sys.stdout.flush()
-    except (OSError, ValueError):  # a full disk: it cannot be written at the end either
-        sys.stdout = None
-    exit_process(code)
+        text, code = explain_error(error)
+        live_line.has_stamps = False  # a sentence for a person, as the last line
+        say("\n".join(f"error: {line}" for line in text.split("\n")), on_every_host=True)
+        try:
+            print(end="", flush=True)
+        except (OSError, ValueError):  # a full disk: it cannot be written at the end either
+            sys.stdout = None
+        exit_process(code)
 
 
 def exit_process(code: int) -> NoReturn:
@@ -199,7 +192,6 @@ def explain_error(error: Exception) -> tuple[str, int]:
         return f"Cloud Storage: {reason_of(error)}", WRONG_INPUT
     if isinstance(error, OSError) and error.errno and error.strerror:
         file = "A file, or standard output," if error.filename is None else error.filename
-        file = os.fsdecode(file) if isinstance(file, bytes) else file
         return f"{file} cannot be read or written: {error.strerror}.", WRONG_INPUT
     reason = str(error).split("\n")[0]
     if not jax or not isinstance(error, jax.errors.JaxRuntimeError):

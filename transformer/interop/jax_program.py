@@ -26,7 +26,7 @@ from transformer.interop.writing import render
 from transformer.model.encoder_decoder import Transformer
 from transformer.optional_libraries import require
 from transformer.registry import task_kind
-from transformer.search.decoding import FREE, Limits, SearchMethod
+from transformer.search.decoding import FREE, Limits
 from transformer.search.options import SearchOptions
 from transformer.search.programs import make_step_fn
 from transformer.search.slots import search_to_end
@@ -103,7 +103,7 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
 
     start: the ids that every translation begins with, as its language; they are not scored.
     """
-    method: SearchMethod = search.method(model.special, len(start))
+    method = search.method(model.special, len(start))
     extra = search.max_extra_length
 
     def translate(
@@ -118,8 +118,7 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
         limits = Limits(jnp.where(lengths > 0, lengths + extra, 0), forced)
         encoded = model.apply(variables, inputs, lengths, method="encode_for_search")
         cache = model.apply(variables, num_rows, method.width, max_length, method="init_cache")
-        step_fn = make_step_fn(model, nested, encoded)
-        found = search_to_end(method, step_fn, limits, cache)
+        found = search_to_end(method, make_step_fn(model, nested), limits, cache, encoded)
         return found.ids[:, 0], found.scores[:, 0]
 
     return translate

@@ -43,47 +43,25 @@ class NoPositions(nn.Module):
         """
         del query, offsets
 
-    def place(
-        self, query: jax.Array, key: jax.Array, key_positions: Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-        """Returns query [B, T, N, H] and key [B, S, N, H] for their positions, and the bias.
-
-        key_positions: [B, S] or [S], of which the last T are the queries'; those of a sentence
-        follow each other. The offset of two is therefore that of their columns, the same in each
-        row, and no query sees a key of another sentence: the bias is computed once for all rows.
-        """
-        first, columns = key.shape[1] - query.shape[1], jnp.arange(key.shape[1])
-        key_positions, offsets = jnp.atleast_2d(key_positions), columns - columns[first:, None]
-        query = self.rotate(query, key_positions[:, first:])
-        return query, self.rotate(key, key_positions), self.bias(query, offsets[None])
-
 
 def acts_in_attention(config: ModelConfig) -> bool:
     """Returns whether `config.positions` act in attention instead of on the embedding."""
     return issubclass(POSITION_ENCODINGS[config.positions], NoPositions)
 
 
-def make_relative_positions(config: ModelConfig) -> NoPositions:
-    """Returns the scheme of one attention, idle if `config.positions` act elsewhere."""
-    scheme = POSITION_ENCODINGS[config.positions] if acts_in_attention(config) else NoPositions
-    return scheme(config)
-
-
-def steps_since(column: Array | int, num_columns: int, num_beams: int) -> jax.Array:
-    """Returns how many steps ago each key of a cache was written, [S], at a step into `column`.
+def steps_since(column: Array | int, num_columns: int) -> jax.Array:
+    """Returns how many steps ago each column of a cache was written, at a step into `column`.
 
     The columns are a ring (see `search.decoding`), so these are the distances in any sentence,
-    wherever it began. With 4 columns of one beam, at a step into column 1: 1 0 3 2.
+    wherever it began. With 4 columns, at a step into column 1: 1 0 3 2.
     """
-    columns = jnp.arange(num_columns * num_beams) // num_beams
-    return jnp.mod(column - columns, num_columns)
+    return jnp.mod(column - jnp.arange(num_columns), num_columns)
 
 
 class RotaryPositions(NoPositions):
-    """Turns each pair of components by an angle that grows with the position (RoPE).
+    """Turns components 2i and 2i + 1 of a query or key by position / 10000^(2i/d_k) (RoPE).
 
-    Components 2i and 2i + 1 of a query or key turn by position / 10000^(2i/d_k), so that their
-    product depends on the offset alone (Su et al., arXiv 2104.09864, equation 34).
+    Their product depends on the offset alone (Su et al., arXiv 2104.09864, equation 34).
     """
 
     def rotate(self, x: jax.Array, positions: Array) -> jax.Array:

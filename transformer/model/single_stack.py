@@ -11,7 +11,7 @@ from transformer.data.rows.batch import Batch
 from transformer.data.rows.images import ImageBatch
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.rows.masked_batches import MaskedBatch
-from transformer.model.attention import KVCache, causal_mask, segment_mask
+from transformer.model.attention import KVCache, Place, causal_mask, segment_mask
 from transformer.model.embedding import TokenEmbedding, add_positions, make_position_encoding
 from transformer.model.layers import ACTIVATIONS, StackModel
 from transformer.model.primitives import (
@@ -33,9 +33,8 @@ class CausalLM(StackModel):
         self.decoder = self.make_stack()
 
     def __call__(self, inputs: WindowBatch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, T, V] of the token that follows each of the inputs.
+        """Returns `Embedding.logits` [B, T, V] of the token that follows each of the inputs.
 
-        They are float32, but in training (not `deterministic`) of the computing type.
         inputs: a `WindowBatch`, or ids [B, T], of which the first is EOS where a text begins.
         """
         ids = inputs.inputs if isinstance(inputs, WindowBatch) else inputs
@@ -66,7 +65,7 @@ class CausalLM(StackModel):
         Control tokens but EOS, which stand for no text, have the logit -inf.
         """
         x = self.tokens(tokens, positions[:, None], deterministic=True)
-        x, cache = self.decoder.step(x, cache, column, ancestors=ancestors, positions=positions)
+        x, cache = self.decoder.step(x, cache, Place(column, positions, ancestors))
         no_text = jnp.array(self.special.silent, jnp.int32)
         return self.tokens.logits(x).at[..., no_text].set(-jnp.inf), cache
 
@@ -145,9 +144,8 @@ class MaskedLM(SentenceEncoder):
             self.next_sentence = nn.Dense(2, dtype=jnp.float32)
 
     def __call__(self, inputs: MaskedBatch | Batch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, K, V] of the tokens to guess, or [B, S, V] of all positions.
+        """Returns `Embedding.logits` [B, K, V] of the tokens to guess, or [B, S, V] of all.
 
-        They are float32, but in training (not `deterministic`) of the computing type.
         inputs: a `MaskedBatch`; or a packed `Batch`, or ids [B, S] of one sentence per row with
         `special.pad` behind it.
         """
@@ -221,10 +219,7 @@ class ImageClassifier(StackModel):
 
     @nn.compact
     def __call__(self, patches: ImageBatch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, T=1, num_classes] float32.
-
-        patches: an `ImageBatch`, or numbers [B, S, pixels].
-        """
+        """Returns logits [B, T=1, num_classes] float32 of numbers [B, S, pixels]."""
         c = self.config
         if isinstance(patches, ImageBatch):
             patches = patches.patches

@@ -35,12 +35,9 @@ def pair_with_prefixes(
     Raises ValueError when one of the two ends before the other.
     """
     missing = "" if prefixes is None else None
-    pairs = zip_longest(sentences, prefixes or (), fillvalue=missing)
-    for number, (sentence, prefix) in enumerate(pairs):
+    for sentence, prefix in zip_longest(sentences, prefixes or (), fillvalue=missing):
         if sentence is None or prefix is None:
-            raise ValueError(
-                f"Every sentence needs a prefix (it may be empty); there are only {number} pairs."
-            )
+            raise ValueError("Every sentence needs a prefix, which may be empty, and vice versa.")
         yield sentence, prefix
 
 
@@ -52,7 +49,7 @@ def make_inputs(
     A row of -1 has no sentence, and length 0. S is the `bucket`; a longer sentence is cut. Raises
     ValueError for a prefix that fills a whole translation.
     """
-    inputs, lengths, _ = fill_inputs(source, rows, bucket)
+    inputs, lengths = fill_inputs(source, rows, bucket)
     most = bucket + options.max_extra_length
     forced = np.full((len(rows), most), FREE, np.int32)
     for row in np.flatnonzero(rows >= 0):

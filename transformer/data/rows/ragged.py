@@ -12,6 +12,11 @@ from transformer.data.tokenizers.sentencepiece import Tokenizer
 CHUNK = 20_000  # sentences tokenised at a time
 
 
+def count_up(counts: np.ndarray) -> np.ndarray:
+    """Returns 0 1 2 … for each of `counts`, one after another; of 3 and 2: 0 1 2 0 1."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 class Ragged:
     """Sentences of ids in one flat array, and where in it each of them begins.
 
@@ -21,8 +26,7 @@ class Ragged:
         starts   0 3 4
         lengths  3 1 2
 
-    and `take([2, 0])`, which shares `flat`, has starts 4 0 and lengths 2 3. Ids and lengths may be
-    of any type of integers.
+    Ids and lengths may be of any type of integers. Sentences need not stand in order, nor be all.
     """
 
     def __init__(self, flat: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
@@ -50,10 +54,6 @@ class Ragged:
         array = np.asarray(lengths, np.int64)
         return cls(flat, np.cumsum(array) - array, array)
 
-    def take(self, indices: np.ndarray) -> "Ragged":
-        """Returns the sentences at `indices`; `flat` is shared, not copied."""
-        return Ragged(self.flat, self.starts[indices], self.lengths[indices])
-
     def gather(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns (the ids of the sentences at `indices`, one after another; their lengths, int64).
 
@@ -64,17 +64,16 @@ class Ragged:
     def places(self, indices: np.ndarray) -> np.ndarray:
         """Returns where in `flat` the ids of the sentences are; of [2, 0] above: 4 5 0 1 2."""
         lengths = self.lengths[indices].astype(np.int64)
-        shifts = self.starts[indices] - (np.cumsum(lengths) - lengths)
-        return np.repeat(shifts, lengths) + np.arange(lengths.sum())
+        return np.repeat(self.starts[indices], lengths) + count_up(lengths)
 
-    def copy(self, indices: np.ndarray) -> "Ragged":
+    def take(self, indices: np.ndarray) -> "Ragged":
         """Returns the sentences at `indices` with a `flat` of their own, which holds no others."""
         return Ragged.from_lengths(*self.gather(indices))
 
     def split_longer(self, length: int) -> "Ragged":
         """Returns sentences of at most `length`: one of 8 ids becomes 3, 3 and 2 for length 3."""
         counts = -(-self.lengths // length)
-        nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        nth = count_up(counts)
         lengths = np.minimum(np.repeat(self.lengths, counts) - nth * length, length)
         return Ragged(self.flat, np.repeat(self.starts, counts) + nth * length, lengths)
 
