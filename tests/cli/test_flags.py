@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import pytest
+
 from tests.cli.mistakes import FILE, REFERENCE
 from transformer.cli import command_line
 from transformer.cli.command_line import help_text
@@ -9,6 +11,7 @@ from transformer.cli.commands.evaluate import LINES, SEARCH, EvaluateFlags
 from transformer.cli.commands.export import ExportFlags
 from transformer.cli.commands.train import TrainFlags
 from transformer.cli.flags import CommonFlags, flag, flags_of, split_paths
+from transformer.config import Config
 from transformer.inference.file_job import translate_file
 from transformer.registry import OWN_TASK, TASKS
 
@@ -60,6 +63,22 @@ def test_help_says_what_a_flag_takes_and_goes_with():
     assert text.endswith("  --last=N: Comes last.\n      default: -1")
     sampling = "      needs --sample; for runs of translation, language_model"
     assert sampling in help_text("", command_line.parse(EvaluateFlags, ["eval.py"]))
+
+
+def test_help_is_two_screens_and_a_group_is_explained_when_asked_for():
+    """Catches a setting that no help names, and one of another group among those of a group."""
+    texts = {
+        group: help_text("", command_line.parse(TrainFlags, ["train.py", f"--help={group}"]))
+        for group in ("flags", "all", "run", *Config.groups())
+    }
+    assert texts["flags"].count("\n") < 100
+    for known in Config.settings():
+        group, _, name = known.name.rpartition(".")
+        assert name in texts["flags"]
+        shown = [each for each, text in texts.items() if f"--config.{known.name}=" in text]
+        assert shown == ["all", group or "run"]
+    with pytest.raises(ValueError, match="has no settings: --help=mesh must be --help"):
+        help_text("", command_line.parse(ExportFlags, ["export", "--help=mesh"]))
 
 
 def test_rules_name_flags_and_tasks_that_exist():

@@ -64,8 +64,8 @@ def test_what_a_run_will_use_is_printed():
     code = f"from transformer.config import Config\nconfig = Config()\n{printed}"
     exec(code, found := {})  # as a file of --config may have it
     assert found["config"].model.d_ff == 48 and found["config"].task == "images"
-    assert "--config.task='images' " in printed_by("train.py", "--help", "--config=digits")
-    assert "--config.task='translation' " in printed_by("train.py", "--help")
+    assert "--config.task='images' " in printed_by("train.py", "--help=run", "--config=digits")
+    assert "--config.task='translation' " in printed_by("train.py", "--help=run")
     for script in ("train.py", "eval.py"):
         assert printed_by(script, "--version").startswith("transformer 0.")
 
@@ -121,4 +121,4 @@ def test_help_and_mistakes_need_no_jax(command):
     assert text.startswith((command.__doc__ or "").strip())
     assert "  --workdir=FOLDER: Work directory" in text
     assert text.endswith("code 2\n[]\n")
-    assert ("--config.model.num_layers=6" in text) == (command is train)
+    assert ("  model      d_model, d_ff" in text) == (command is train)

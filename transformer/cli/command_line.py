@@ -21,7 +21,7 @@ from transformer.config.python_files import (
     load_config_file,
     run_file,
 )
-from transformer.config.setting import SYNONYMS
+from transformer.config.setting import SYNONYMS, Setting
 from transformer.console import print_results, say
 from transformer.exit_codes import DONE
 from transformer.workdir import WorkDir
@@ -134,8 +134,8 @@ def _split(
         elif not match:
             rest.append(word)
         elif (name := {"h": "help"}.get(match[1], match[1])) in known:
-            follows = "true" if known[name].type is bool else None
-            text = match[2][1:] if match[2] else follows or next(ahead, "")
+            alone = "true" if known[name].type is bool else known[name].alone
+            text = match[2][1:] if match[2] else alone or next(ahead, "")
             given.append((name, text))
         elif (off := known.get(name.removeprefix("no"))) and off.type is bool and not match[2]:
             given.append((name.removeprefix("no"), "false"))
@@ -177,24 +177,43 @@ def _nearest(name: str, known: Collection[str]) -> str:
 
 
 def help_text(usage: str | None, line: CommandLine[Any]) -> str:
-    """Returns what --help prints. usage: the docstring of the command.
+    """Returns what --help prints: the flags, or the settings of a group. usage: a docstring.
 
     Settings are shown with the values of the configuration that --config or --workdir name, or with
-    their defaults if there is neither.
+    their defaults if there is neither. Raises ValueError if the command has no settings.
     """
-    lines = _wrapped(help_lines(type(line.flags)), indent=6)
-    text = [(usage or "").strip(), "", "Flags:", *lines]
-    if hasattr(line.flags, "config"):
-        config, values = Config(), "their defaults where the file of --config sets no other"
-        if line.flags.given("config", "workdir"):
-            config, values = line.chosen_config, "the values of the configuration named"
-        current = config.values()
-        settings = (
-            f"  {f'--config.{known.name}={current[known.name]!r}':<46} {known.help_with_choices}"
-            for known in Config.settings()
-        )
-        text += ["", f"Settings, with {values}:", *_wrapped(settings, indent=49)]
+    asked = line.flags.help
+    has_settings = hasattr(line.flags, "config")
+    if asked not in ("", "flags"):
+        if not has_settings:
+            raise ValueError(f"this command has no settings: --help={asked} must be --help.")
+        return "\n".join(_settings_of(asked, line))
+    text = [(usage or "").strip(), "", "Flags:", *_wrapped(help_lines(type(line.flags)), 6)]
+    if has_settings:
+        text += ["", "Settings, as --config.GROUP.NAME=VALUE; --help=GROUP explains those of one:"]
+        for group in ("run", *Config.groups()):
+            names = ", ".join(known.name.rpartition(".")[2] for known in _settings_in(group))
+            text += _wrapped([f"  {group:<11}{names}"], 13)
     return "\n".join(text)
+
+
+def _settings_of(group: str, line: CommandLine[Any]) -> list[str]:
+    """Returns lines on each setting of a group, or of "all"."""
+    config, values = Config(), "their defaults where the file of --config sets no other"
+    if line.flags.given("config", "workdir"):
+        config, values = line.chosen_config, "the values of the configuration named"
+    current = config.values()
+    settings = [
+        f"  {f'--config.{known.name}={current[known.name]!r}':<46} {known.help_with_choices}"
+        for known in _settings_in(group)
+    ]
+    return [f"Settings, with {values}:", *_wrapped(settings, 49)]
+
+
+def _settings_in(group: str) -> list[Setting]:
+    """Returns the settings of a group; of "run", those of none."""
+    name = {"run": ""}.get(group, group)
+    return [s for s in Config.settings() if name in ("all", s.name.rpartition(".")[0])]
 
 
 def _wrapped(lines: Iterable[str], indent: int) -> list[str]:

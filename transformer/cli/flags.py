@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
+from transformer.config import Config
 from transformer.config.python_files import DEFAULT_CONFIG
 from transformer.data.files.text import is_readable
 from transformer.files import storage
@@ -30,7 +31,7 @@ class Flag:
 
     type: str, int, float or bool. metavar: what its value is, as FILE. choices: what it may be;
     empty: anything of its type. needs: one of these flags has to be given too. excludes: none of
-    these may be. tasks: of the runs on which it has an effect; empty: of all. reads: whether it
+    these may be. alone: its value where none is given. tasks: of the runs on which it has an effect; empty: of all. reads: whether it
     names files that have to exist, or - for standard input. writes: whether it names a file whose
     folder has to exist.
     """
@@ -43,6 +44,7 @@ class Flag:
     choices: Sequence[str] = ()
     needs: Sequence[str] = ()
     excludes: Sequence[str] = ()
+    alone: str = ""
     tasks: Sequence[str] = ()
     at_least: int | None = None
     at_most: int = LARGEST
@@ -82,7 +84,13 @@ CONFIG = flag(
 class CommonFlags:
     """The flags of every command."""
 
-    help: bool = flag(False, "Print this, and stop.")
+    help: str = flag(
+        "",
+        "Print this, or the settings of a group such as model, and stop.",
+        "GROUP",
+        choices=("flags", "all", "run", *Config.groups()),
+        alone="flags",
+    )
     version: bool = flag(False, "Print the versions of this package and of Python, and stop.")
 
     def given(self, *names: str) -> dict[str, Any]:
@@ -171,7 +179,7 @@ def help_lines(kind: type) -> list[str]:
     lines = []
     for known in flags_of(kind).values():
         facts = {
-            "": " or ".join(known.choices),
+            "": " or ".join(filter(None, [", ".join(known.choices[:-1]), *known.choices[-1:]])),
             "default: ": "" if known.default in (None, False) else str(known.default),
             "needs ": " or ".join(f"--{name}" for name in known.needs),
             "not with ": ", ".join(f"--{name}" for name in known.excludes),

@@ -52,6 +52,13 @@ class Config(Settings):
         False, "Compile one layer for all of them: a quicker compile.", resumable=True
     )
 
+    @classmethod
+    def groups(cls) -> list[str]:
+        """Returns the names of the groups of settings, as "model"."""
+        return [
+            name for name, kind in get_type_hints(cls).items() if dataclasses.is_dataclass(kind)
+        ]
+
     def values(self) -> dict[str, Any]:
         """Returns every setting's value by its full name, as "model.d_ff"."""
         return {known.name: attrgetter(known.name)(self) for known in self.settings()}
