@@ -6,6 +6,7 @@ so that they share their compiled programs.
 
 import random
 from functools import partial
+from typing import get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ from transformer.inference import translator as translator_module
 from transformer.inference.translation import Translation, best_translations
 from transformer.inference.translator import Translator
 from transformer.search.decoding import Hypotheses
+from transformer.search.options import SearchKeywords, SearchOptions
 from transformer.special_tokens import NUM_SPECIAL, SPECIAL_NAMES
 
 BEAM = dict(beam_size=4, nbest=4)
@@ -261,12 +263,19 @@ def test_attention_rows_are_distributions_over_the_source(translator, monkeypatc
     assert translator.translate(lines)[0].attention is None
 
 
+def test_options_have_types():
+    """Catches an option without a type, which no editor then completes."""
+    options = get_type_hints(SearchOptions)
+    assert get_type_hints(SearchKeywords) == {n: t for n, t in options.items() if n != "nbest"}
+
+
 def test_wrong_options_and_texts_are_refused_before_any_compile(translator):
     """Catches an option that is ignored, or refused after minutes of compiling; a text that is cut
     in silence, and pairs that are dropped."""
     before = translator.num_programs()
     for options, said in (
-        ({"beam": 3, "nbest": 2}, "no option 'beam'; it has beam_size, .*, prefixes, attention."),
+        ({"beam": 3, "nbest": 2}, r"no option 'beam'; did you mean 'beam_size'\?"),
+        ({"x": 3}, "no option 'x'; it has beam_size, .*, prefixes, attention."),
         ({"length_penalty": "wu"}, "length_penalty must be gnmt or power"),
         ({"prefixes": ["", ""]}, "Every sentence needs a prefix"),
         ({"prefixes": ["w1 " * 900]}, "A prefix has 900 pieces"),

@@ -31,9 +31,9 @@ class Flag:
 
     type: str, int, float or bool. metavar: what its value is, as FILE. choices: what it may be;
     empty: anything of its type. needs: one of these flags has to be given too. excludes: none of
-    these may be. alone: its value where none is given. tasks: of the runs on which it has an effect; empty: of all. reads: whether it
-    names files that have to exist, or - for standard input. writes: whether it names a file whose
-    folder has to exist.
+    these may be. alone: its value where none is given. tasks: of the runs on which it has an
+    effect; empty: of all. reads: whether it names files that have to exist, or - for standard
+    input. writes: whether it names a file whose folder has to exist.
     """
 
     name: str
@@ -179,7 +179,7 @@ def help_lines(kind: type) -> list[str]:
     lines = []
     for known in flags_of(kind).values():
         facts = {
-            "": " or ".join(filter(None, [", ".join(known.choices[:-1]), *known.choices[-1:]])),
+            "": ", ".join((*known.choices[:-2], " or ".join(known.choices[-2:]))),
             "default: ": "" if known.default in (None, False) else str(known.default),
             "needs ": " or ".join(f"--{name}" for name in known.needs),
             "not with ": ", ".join(f"--{name}" for name in known.excludes),

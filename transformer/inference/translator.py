@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, Self, overload
+from typing import Any, Self, Unpack, overload
 
 import jax
 import numpy as np
@@ -36,7 +36,7 @@ from transformer.model.encoder_decoder import Ensemble
 from transformer.parallel.hosts import leave_if_told
 from transformer.search.corpus_search import CorpusSearch, pair_with_prefixes
 from transformer.search.decoding import length_penalty
-from transformer.search.options import SearchOptions
+from transformer.search.options import SearchKeywords, SearchOptions, TranslateKeywords
 from transformer.search.programs import REPLICA, SearchPrograms, max_num_programs, one_behind
 from transformer.workdir import split_checkpoint
 
@@ -117,19 +117,27 @@ class Translator(Predictor):
 
     @overload
     def translate(
-        self, sentences: list[str] | tuple[str, ...], *, nbest: None = None, **options: Any
+        self,
+        sentences: list[str] | tuple[str, ...],
+        *,
+        nbest: None = None,
+        **options: Unpack[TranslateKeywords],
     ) -> list[Translation]: ...
     @overload
     def translate(
-        self, sentences: list[str] | tuple[str, ...], *, nbest: int, **options: Any
+        self,
+        sentences: list[str] | tuple[str, ...],
+        *,
+        nbest: int,
+        **options: Unpack[TranslateKeywords],
     ) -> list[list[Translation]]: ...
     @overload
     def translate(
-        self, sentences: Iterable[str], *, nbest: None = None, **options: Any
+        self, sentences: Iterable[str], *, nbest: None = None, **options: Unpack[TranslateKeywords]
     ) -> Iterator[Translation]: ...
     @overload
     def translate(
-        self, sentences: Iterable[str], *, nbest: int, **options: Any
+        self, sentences: Iterable[str], *, nbest: int, **options: Unpack[TranslateKeywords]
     ) -> Iterator[list[Translation]]: ...
     def translate(
         self,
@@ -138,7 +146,7 @@ class Translator(Predictor):
         nbest: int | None = None,
         prefixes: Iterable[str] | None = None,
         attention: bool = False,
-        **options: Any,
+        **options: Unpack[SearchKeywords],
     ) -> Any:
         """Translates sentences in order: returns one `Translation` per sentence.
 
@@ -209,7 +217,7 @@ class Translator(Predictor):
         """Returns the number of programs compiled so far, over all searches."""
         return sum(programs.num_compiled for programs in self._searches.values())
 
-    def max_num_programs(self, **options: Any) -> int:
+    def max_num_programs(self, **options: Unpack[SearchKeywords]) -> int:
         """Returns the most programs that a search with such options compiles, for any input."""
         search = SearchOptions.from_config(self.config.decoding, **options)
         return max_num_programs(self._batch_size(), self.largest_bucket(), search)

@@ -1,7 +1,9 @@
 """The options of a search."""
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from transformer.config.groups import MOST_EXTRA, MOST_HYPOTHESES, DecodingConfig
 from transformer.search.beam_search import BeamSearch
@@ -11,6 +13,30 @@ from transformer.special_tokens import OWN_IDS, SpecialIds
 
 LARGEST = dict.fromkeys(("beam_size", "nbest", "mbr"), MOST_HYPOTHESES)
 LARGEST |= dict.fromkeys(("max_extra_length", "min_length"), MOST_EXTRA)
+
+
+class SearchKeywords(TypedDict, total=False):
+    """Those of `SearchOptions` that a caller may give by name, for type checkers and editors."""
+
+    beam_size: int
+    alpha: float
+    length_penalty: str
+    max_extra_length: int
+    min_length: int
+    mbr: int
+    early_stopping: bool
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+
+
+class TranslateKeywords(SearchKeywords, total=False):
+    """All that `Translator.translate` takes by name, but `nbest`."""
+
+    prefixes: Iterable[str] | None
+    attention: bool
 
 
 @dataclass(frozen=True)
@@ -36,16 +62,20 @@ class SearchOptions:
     seed: int = 0
 
     @classmethod
-    def from_config(cls, decoding: DecodingConfig, **options: Any) -> "SearchOptions":
+    def from_config(
+        cls, decoding: DecodingConfig, nbest: int = 1, **options: Unpack[SearchKeywords]
+    ) -> "SearchOptions":
         """Returns the options of a configuration, overridden by `options`.
 
         Raises ValueError for an unknown option or a value out of its range.
         """
         names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
-        chosen = {name: getattr(decoding, name) for name in names} | options
-        if unknown := options.keys() - cls.__dataclass_fields__:
-            known = ", ".join((*cls.__dataclass_fields__, "prefixes", "attention"))
-            raise ValueError(f"translate has no option '{min(unknown)}'; it has {known}.")
+        chosen: dict[str, Any] = {name: getattr(decoding, name) for name in names} | options
+        for name in options.keys() - cls.__dataclass_fields__:
+            known = [*cls.__dataclass_fields__, "prefixes", "attention"]
+            nearest = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = f"did you mean '{nearest[0]}'?" if nearest else f"it has {', '.join(known)}."
+            raise ValueError(f"translate has no option '{name}'; {hint}")
         search = cls(**chosen)
         search._check()
         return replace(search, nbest=search.mbr) if search.mbr else search
