@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transformer.config import MOST_EXTRA, MOST_HYPOTHESES, DecodingConfig
+from transformer.config.groups import MOST_EXTRA, MOST_HYPOTHESES, DecodingConfig
 from transformer.search.beam_search import BeamSearch
 from transformer.search.decoding import HypothesisRules
 from transformer.search.sampling import Sampling
