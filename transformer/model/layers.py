@@ -111,10 +111,7 @@ class Block(nn.Module):
         positions: Array | None = None,
         deterministic: bool,
     ) -> jax.Array:
-        """Returns [B, T, D] of x [B, T, D]; encoded [B, S, D] is the source.
-
-        positions: [B, T] or [T], which may act in self-attention.
-        """
+        """Returns [B, T, D] of x [B, T, D], as `Stack.__call__`."""
         options = dict(deterministic=deterministic)
         attend = partial(self.self_attention, mask=mask, positions=positions, **options)
         x = self.self_residual(x, lambda y: attend(y, y), **options)
@@ -133,10 +130,7 @@ class Block(nn.Module):
         encoded: KVCache | None = None,
         encoded_mask: Array | None = None,
     ) -> tuple[jax.Array, KVCache]:
-        """Returns one new position of every beam, [B, W, D], and the cache that includes it.
-
-        x [B, W, D]; encoded: the source as this block's keys and values.
-        """
+        """Computes a step as `Stack.step`; encoded: the source as this block's keys and values."""
 
         def attend(y: jax.Array) -> jax.Array:
             nonlocal cache
@@ -168,8 +162,7 @@ class Stack(nn.Module):
         block_class = BLOCKS[c.block]
         depth = c.depth(is_decoder=self.cross_attention)
         self.layer = [block_class(c, self.cross_attention) for _ in range(depth)]
-        if c.norm == "pre":
-            self.last_norm = make_layer_norm(c)
+        self.last_norm = make_layer_norm(c) if c.norm == "pre" else None
 
     def __call__(
         self,
@@ -196,7 +189,7 @@ class Stack(nn.Module):
                 x = block(x, **inputs)
         else:
             x = self._scan_or_remat(x, inputs)
-        return self._finish(x)
+        return self.last_norm(x) if self.last_norm else x
 
     def _scan_or_remat(self, x: jax.Array, inputs: dict[str, Any]) -> jax.Array:
         """Applies the blocks as a pure function of their weights, scanned or recomputed."""
@@ -258,10 +251,7 @@ class Stack(nn.Module):
         for i, block in enumerate(self.layer):
             params = block.variables["params"]
             x, cache[i] = step(params, x, cache[i], encoded[i] if encoded else None)
-        return self._finish(x), cache
-
-    def _finish(self, x: jax.Array) -> jax.Array:
-        return self.last_norm(x) if self.config.norm == "pre" else x
+        return self.last_norm(x) if self.last_norm else x, cache
 
 
 class StackModel(nn.Module):
