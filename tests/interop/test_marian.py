@@ -158,8 +158,7 @@ def test_all_that_has_no_counterpart_is_named_at_once(tmp_path):
         ({"encoder_l2_self_bq": None}, "missing, .*: encoder_l2_self_bq"),
         ({"Wpos": np.zeros((4, 16))}, "unknown, .*: Wpos"),
         ({"encoder_l1_ffn_W1": np.zeros((16, 32), np.int8)}, "encoder_l1_ffn_W1 is int8"),
-        ({"Wemb": np.zeros((7, 16))}, "shared_embedding/table has 8 rows, but its vocabulary 122"),
-        ({SETTINGS: None}, "special:model.yml in .* holds no settings"),
+        ({SETTINGS: None}, "special:model.yml holds no settings"),
     ],
 )
 def test_a_file_of_another_model_is_refused(tmp_path, tensors, message):

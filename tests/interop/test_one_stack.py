@@ -209,7 +209,7 @@ def test_names_of_classes():
         ),
         ("bert", {"num_hidden_layers": 3}, "encoder.layer.2.attention.output.LayerNorm.bias"),
         ("bert", {"num_hidden_layers": 1}, "are unknown, of a model of another kind"),
-        ("bert", {"num_attention_heads": 3}, "=16 that does not divide by num_attention_heads=3"),
+        ("bert", {"num_attention_heads": 3}, "a width of 16, which does not divide by 3 heads"),
         ("bert", {"hidden_size": "many"}, "lacks a positive number as hidden_size"),
         ("bert", {"add": {bert.SOFTMAX: np.zeros((58, 16))}}, "decoder.weight is another table"),
         (

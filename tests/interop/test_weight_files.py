@@ -144,16 +144,14 @@ def golden_pickle(old=b"", new=b""):
         (b"\x80\x05\x96" + (2**60).to_bytes(8, "little"), {}, "list of tensors cannot be read"),
         (b"\x80\x02Nr\xff\xff\xff\x7f.", {}, "holds more than tensors"),  # memo of 2³¹ places
         (golden_pickle(), {}, "list of tensors cannot be read"),  # the numbers are missing
-        # Another path in the place of a tensor's.
-        (
-            golden_pickle(b"tq\x0cR", b"tq\x0cR}X\x04\0\0\0pathX\1\0\0\0xsb"),
-            NUMBERS,
-            "cannot be read",
-        ),
         (golden_pickle(), {"compression": zipfile.ZIP_DEFLATED}, "it is compressed"),
         # Other bytes of the file than the tensor's own, and terabytes.
-        (golden_pickle(b"K\x04K\x06", b"K\x04K\x07"), NUMBERS, "lies beyond its numbers"),
-        (golden_pickle(b"K\x04K\x06", b"M\xff\xffM\xff\xff"), NUMBERS, "lies beyond its numbers"),
+        (golden_pickle(b"K\x04K\x06", b"K\x04K\x07"), NUMBERS, "list of tensors cannot be read"),
+        (
+            golden_pickle(b"K\x04K\x06", b"M\xff\xffM\xff\xff"),
+            NUMBERS,
+            "list of tensors cannot be read",
+        ),
     ],
 )
 def test_a_pickle_runs_nothing(pickled, options, expected, tmp_path):

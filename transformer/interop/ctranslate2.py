@@ -15,7 +15,7 @@ from transformer.config import ModelConfig
 from transformer.interop import writing
 from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
 from transformer.interop.weights.folds import position_table
-from transformer.interop.weights.name_table import GAMMA_BETA, Entry, translation_stacks, write
+from transformer.interop.weights.name_table import GAMMA_BETA, Entry, entries, write
 from transformer.optional_libraries import require
 from transformer.special_tokens import OWN_IDS, SpecialIds
 
@@ -26,7 +26,10 @@ ACTIVATIONS = {
     "gelu_tanh": "GELUTanh",
     "gelu_sigmoid": "GELUSigmoid",
 }
-LAYER = {
+NAMES = {
+    "source_norm": "encoder.layernorm_embedding",
+    "target_norm": "decoder.layernorm_embedding",
+    "layer": "@.layer.#.",
     "self_attention/query": "self_attention.linear.0",
     "self_attention/key": "self_attention.linear.0",
     "self_attention/value": "self_attention.linear.0",
@@ -40,6 +43,8 @@ LAYER = {
     "feed_forward/inner": "ffn.linear_0",
     "feed_forward/outer": "ffn.linear_1",
     "feed_forward_residual/LayerNorm_0": "ffn.layer_norm",
+    "encoder/last_norm": "encoder.layer_norm",
+    "decoder/last_norm": "decoder.layer_norm",
 }
 MAX_INPUT_LENGTH = 1024  # of a source, unless its caller raises that
 
@@ -51,7 +56,8 @@ def save_ctranslate2(model: PortableModel, folder: pathlib.Path, quantization: s
     ValueError if there is no such format or the model has parts that CTranslate2 has not.
     """
     check_quantization(quantization)
-    writing.check_holds("CTranslate2", model.config, "use the format program or safetensors")
+    way_out = "use the format program or safetensors"
+    writing.check_holds("CTranslate2", model.config, way_out=way_out)
     decoding, target = model.config.decoding, model.tokenizers[1]
     longest = max(256, model.config.data.row_length) + decoding.max_extra_length  # in the run
     vocabularies = [writing.vocabulary(tokenizer) for tokenizer in model.tokenizers]
@@ -130,17 +136,14 @@ def _fill(spec: Any, model: ModelConfig, params: FlatParams, length: int) -> Non
     """
     source = "shared" if model.embedding_sharing == "all" else "source"
     target, softmax = TARGET[model.embedding_sharing], SOFTMAX[model.embedding_sharing]
-    norms = "@.layernorm_embedding", "@.layer_norm"
+    positions = {"encoder": "source_positions/table", "decoder": "target_positions/table"}
+    own = params.keys() - positions.values()
     table = [
         Entry(f"{source}_embedding/table", "encoder.embeddings.0.weight"),
         Entry(f"{target}/table", "decoder.embeddings.weight"),
         Entry(f"{softmax}/table", "decoder.projection.weight"),
-        Entry(f"{softmax}/bias", "decoder.projection.bias"),
-        *translation_stacks(model, "@.layer.#.", LAYER, *norms, GAMMA_BETA),
+        *entries(own, {f"{softmax}/bias": "decoder.projection.bias"} | NAMES, GAMMA_BETA),
     ]
-    table = [entry for entry in table if entry.ours in params]  # there may be no biases
-    positions = {"encoder": "source_positions/table", "decoder": "target_positions/table"}
-    own = params.keys() - positions.values()
     arrays = write(table, {name: params[name] for name in own})
     for stack, name in positions.items():
         encodings = position_table(model, params, name, length)

@@ -26,8 +26,8 @@ HELD: dict[str, Sequence[Any]] = {  # by all other systems
 def check_holds(
     format_name: str,
     config: Config,
-    way_out: str,
     *,
+    way_out: str = "use the format safetensors",
     task: str = "translation",
     needed: Mapping[str, Any] = {},
     reasons: Sequence[str] = (),

@@ -1,7 +1,7 @@
 """The vocabularies of BERT's and GPT-2's Hugging Face folders: read, and written."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from etils import epath
@@ -13,8 +13,9 @@ from transformer.data.tokenizers.huggingface import (
     byte_level,
     parse_tokenizer,
 )
-from transformer.files.storage import PathLike, write_atomically
+from transformer.files.storage import PathLike
 from transformer.interop.settings import read_settings
+from transformer.interop.writing import write_files
 from transformer.optional_libraries import require
 from transformer.special_tokens import SpecialIds
 
@@ -134,16 +135,14 @@ def gpt2_json(vocabulary: str, merges: str, *, add_prefix_space: bool = False) -
     return tokenizer.to_str()
 
 
-def write_tokenizer(
-    folder: epath.Path, tokenizer: Tokenizer, settings: Mapping[str, Any]
-) -> list[str]:
-    """Writes the tokenizer of a run beside an exported model; returns what was written.
+def write_tokenizer(folder: epath.Path, tokenizer: Tokenizer, longest: int) -> list[str]:
+    """Writes the tokenizer of a run beside an exported model; returns what to know of it.
 
-    settings: of tokenizer_config.json besides the names of control tokens.
+    longest: the number of tokens in a text.
     """
     if not isinstance(tokenizer, HuggingFaceTokenizer):
         name = f"tokenizer{tokenizer.suffix}"
-        write_atomically(folder / name, tokenizer.to_bytes())
+        write_files(folder, {name: tokenizer.to_bytes()})
         return [f"{name} is the tokenizer of this package: Hugging Face cannot read it."]
     control = dict(zip(CONTROL, tokenizer.pieces(tokenizer.special), strict=True))
     inputs = ["input_ids", "attention_mask"]
@@ -151,8 +150,7 @@ def write_tokenizer(
         control = dict.fromkeys(("bos_token", "eos_token", "unk_token"), control["sep_token"])
     else:  # GPT-2 would add vectors of token types as well
         inputs.append("token_type_ids")
-    about = {"tokenizer_class": "PreTrainedTokenizerFast", **control, **settings}
+    about = {"tokenizer_class": "PreTrainedTokenizerFast", **control, "model_max_length": longest}
     about["model_input_names"] = inputs
-    write_atomically(folder / "tokenizer.json", tokenizer.text)
-    write_atomically(folder / "tokenizer_config.json", json.dumps(about, indent=2) + "\n")
+    write_files(folder, {"tokenizer.json": tokenizer.text, "tokenizer_config.json": about})
     return []

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from transformer.config import Config
 from transformer.interop import writing
-from transformer.interop.huggingface.seq2seq import NAMES, entries
+from transformer.interop.huggingface.seq2seq import NAMES, SETTINGS
 from transformer.interop.portable_model import PortableModel
-from transformer.interop.settings import SettingsTable
 from transformer.interop.weights import folds
 from transformer.interop.weights.files import save_tensors
-from transformer.interop.weights.name_table import write, zero_biases
+from transformer.interop.weights.name_table import array_names, entries, write, zero_biases
 from transformer.special_tokens import SpecialIds
 
 MIN_POSITIONS = 512  # longer texts end in an IndexError there
@@ -56,7 +56,7 @@ def save_marian(model: PortableModel, folder: Path) -> list[str]:
         reasons.append(f"translations that begin with {first[0]}")
     needed = {"model.norm": "post", "model.embedding_norm": False}
     way_out = "use the format ctranslate2, program or safetensors"
-    writing.check_holds("MarianMT", model.config, way_out, needed=needed, reasons=reasons)
+    writing.check_holds("MarianMT", model.config, way_out=way_out, needed=needed, reasons=reasons)
     num_positions = max(MIN_POSITIONS, config.max_positions, model.config.data.row_length)
     notes, orders = writing.search_notes(decoding, "transformers"), order_ids(model)
     readme = writing.render(
@@ -90,12 +90,9 @@ def _settings(model: PortableModel, orders: Orders, num_positions: int) -> dict[
         "forced_eos_token_id": special.eos,
         "pad_token_id": special.pad,
     }
-    settings = SettingsTable(NAMES, {}, {}).write(config) | {
+    settings = SETTINGS.write(config) | {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
-        "decoder_attention_heads": config.num_heads,
-        "decoder_ffn_dim": config.d_ff,
-        "decoder_layers": config.depth(is_decoder=True),
         "decoder_vocab_size": len(target),
         "dtype": "float32",
         "is_encoder_decoder": True,
@@ -155,12 +152,13 @@ def _tensors(model: PortableModel, orders: Orders, num_positions: int) -> dict[s
         for name in ("source_positions/table", "target_positions/table"):
             params[name] = folds.position_table(config, params, name, num_positions)
         config = replace(config, positions="learned")
-    params |= zero_biases(params, entries(config))
+    table = entries(array_names(Config(model=config), model.tokenizers), NAMES)
+    params |= zero_biases(params, table)
     for name in filter(folds.has_token_rows, params):
         order = orders[0 if name.startswith("source") else 1]
         params[name] = folds.append_row(name, params[name])[
             order
         ]  # the last for a <pad> that is new
-    tensors = write(entries(config), params)
+    tensors = write(table, params)
     tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
     return tensors
