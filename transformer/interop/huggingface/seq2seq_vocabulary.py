@@ -1,4 +1,4 @@
-"""The vocabularies of translation models: SentencePiece models that split text, and lists of ids."""
+"""Vocabularies of translation models: SentencePiece models that split text, and lists of ids."""
 
 import difflib
 from collections.abc import Mapping, Sequence
