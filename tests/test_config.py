@@ -14,7 +14,7 @@ from tests.helpers.scripts import ROOT
 from tests.helpers.tiny_models import count_parameters
 from transformer.config import Config
 from transformer.config.python_files import load_config_file
-from transformer.config.setting import SYNONYMS, keeping_mistakes
+from transformer.config.setting import SYNONYMS, naming_all_mistakes
 from transformer.workdir import WorkDir
 
 CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))
@@ -91,12 +91,11 @@ def test_rows_are_in_proportion_to_another_base():
 
 def test_a_language_of_g2p_changes_its_data_alone():
     """Catches two languages in one folder."""
-    base = g2p.get_config("hun")
-    for language in g2p.LANGUAGES:
-        config = g2p.get_config(language).validate()
-        changed = set() if language == "hun" else {"data.corpus", "data.source_language"}
-        assert config.differences(base).keys() == changed
-        assert config.data.corpus.endswith(f"/{language}")
+    configs = [g2p.get_config(language).validate() for language in g2p.LANGUAGES]
+    assert len({config.data.corpus for config in configs}) == len(configs)
+    for config in configs[1:]:
+        changed = config.differences(configs[0]).keys()
+        assert changed == {"data.corpus", "data.source_language"}
 
 
 def test_a_file_is_run_without_bytecode_beside_it(tmp_path, monkeypatch):
@@ -126,14 +125,18 @@ def test_a_value_that_cannot_be_gets_one_sentence_where_it_is_set(setting, value
 
 
 def test_each_value_that_cannot_be_gets_a_line():
-    """Catches a mistake that is said only once the one before it is mended, and one of config.json
-    that seems to be in the configuration file which reads it."""
+    """Catches a mistake that is said only once the one before it is mended, one of config.json that
+    seems to be in the configuration file which reads it, and a name that nobody misses."""
     wrong = {"model": {"norm": "both"}, "training": {"seed": -1}}
-    lines = r"model\.norm must be [^\n]*\ntraining\.seed must be at least 0[^\n]*$"
-    with pytest.raises(ValueError, match=lines):
-        Config().with_values({"model.norm": "both", "training.seed": -1})
-    with keeping_mistakes() as mistakes, pytest.raises(ValueError, match=lines):
-        Config.from_json(json.dumps(wrong))
+    lines = r"^model\.norm must be [^\n]*\ntraining\.seed must be at least 0[^\n]*$"
+    with naming_all_mistakes() as mistakes:
+        with pytest.raises(ValueError, match=lines):
+            Config().with_values({"model.norm": "both", "training.seed": -1})
+        with pytest.raises(ValueError, match=lines):
+            Config.from_json(json.dumps(wrong))
+        for name in ("model.norms", "modle.norm", "norm"):
+            with pytest.raises(AttributeError, match="there is no "):
+                Config().with_values({name: "pre"})
     assert not mistakes
 
 

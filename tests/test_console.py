@@ -1,7 +1,6 @@
 """What is said, the pace of work, and the phases of a command."""
 
 import io
-import sys
 import threading
 
 import pytest
@@ -43,27 +42,25 @@ def test_numbers_and_durations_read_well():
     assert [*map(console.format_seconds, durations.values())] == [*durations]
 
 
-def test_a_log_has_dates_what_was_said_and_why_it_ended():
-    """Catches a log without the command, the time of a stall or the error that ended the run."""
+def test_a_log_has_dates_what_was_said_and_why_it_ended(capsys):
+    """Catches a log without the command, the time of a stall or the error that ended the run, and
+    the same of a cluster, where standard error is a file, if a command asks for dates there."""
     kept = []
     with pytest.raises(KeyError), keeping_log(kept.append, "train.py"):
         say("one\ntwo")
         raise KeyError("three")
     say("after the run")
+    console.live_line.has_stamps = True
+    say("four")
+    *plain, stamped = capsys.readouterr().err.splitlines()
+    assert plain == ["one", "two", "after the run"]
+    assert stamped[4] + stamped[13] + stamped[19:] == "-: four"
     lines = "".join(kept).splitlines()
     assert [line[20:] for line in lines[:4]] == [
         "train.py", "one", "two", "Traceback (most recent call last):",
     ]  # fmt: skip
     assert all(line[4] == line[7] == "-" and line[13] == line[16] == ":" for line in lines)
     assert lines[-1].endswith("KeyError: 'three'")
-
-
-@pytest.mark.parametrize(("is_typed", "said"), [(True, "Type a text per line"), (False, "")])
-def test_a_person_is_told_what_to_type(is_typed, said, monkeypatch, capsys):
-    """Catches a command that waits for input without a word, and a prompt in the log of a pipe."""
-    monkeypatch.setattr(sys, "stdin", Terminal() if is_typed else io.StringIO())
-    console.ask_for_lines("a text")
-    assert capsys.readouterr().err.partition(";")[0].strip() == said
 
 
 # ---- lines, and the row below them
@@ -129,18 +126,6 @@ def test_a_row_never_wraps_and_stays_above_what_is_said():
     assert "\n" not in stream.getvalue()
     line.say("done")
     assert stream.getvalue().endswith(f"{ERASE}step 2  {text}\ndone\n")
-
-
-def test_lines_of_a_file_have_dates_where_a_command_asks_for_it():
-    """Catches a log of a cluster that cannot say when a run stalled."""
-    stream = io.StringIO()
-    line = LiveLine(stream)
-    line.show("plain")
-    line.has_stamps = True
-    line.say("one\ntwo")
-    plain, *stamped = stream.getvalue().splitlines()
-    assert plain == "plain"
-    assert [text[4] + text[13] + text[19:] for text in stamped] == ["-: one", "-: two"]
 
 
 def test_a_terminal_that_has_gone_ends_nothing():

@@ -158,6 +158,12 @@ class LiveLine:
                 self._print(f"{text}\n")
                 self._draw()
 
+    def note(self, text: str) -> None:
+        """Writes lines to the log alone."""
+        if self.log:
+            with suppress(OSError):  # a full disk: the run may find space again
+                self.log(stamp_lines(text))
+
     @contextmanager
     def phase(self, name: str, total: int = 0) -> Generator[Phase]:
         """Shows a phase in the block; phases may be nested."""
@@ -211,12 +217,10 @@ class LiveLine:
 
     def _record(self, text: str) -> None:
         """Writes lines to the log, and to the stream if it is a file."""
-        stamped, self._last = stamp_lines(text), self.clock()
+        self._last = self.clock()
         if not self._is_live:
-            self._print(stamped if self.has_stamps else f"{text}\n")
-        if self.log:
-            with suppress(OSError):  # a full disk: the run may find space again
-                self.log(stamped)
+            self._print(stamp_lines(text) if self.has_stamps else f"{text}\n")
+        self.note(text)
 
     def _print(self, text: str) -> None:
         if self._stream:
@@ -232,46 +236,31 @@ def stamp_lines(text: str) -> str:
 
 # ---- those of this process
 
-_line = LiveLine()  # at the end of standard error
-
-
-def live_line() -> LiveLine:
-    """Returns the line at the end of standard error, above which `say` prints."""
-    return _line
+live_line = LiveLine()  # at the end of standard error, above which `say` prints
 
 
 def say(text: str, *, on_every_host: bool = False) -> None:
     """Prints a message to standard error; standard output belongs to translations."""
     with silence(False) if on_every_host else nullcontext():
-        _line.say(text)
+        live_line.say(text)
 
 
-def print_results(lines: Iterable[str]) -> None:
+def print_results(lines: Iterable[str], end: str = "\n") -> None:
     """Prints results to standard output, on the first host alone."""
-    if not _line.is_silent:
-        _line.close()
-        print(*map(escaped, lines) if is_terminal(sys.stdout) else lines, sep="\n", flush=True)
-
-
-def ask_for_lines(what: str) -> None:
-    """Says what is read from standard input, if a person types it; what: as "a sentence"."""
-    if is_terminal(sys.stdin):
-        say(f"Type {what} per line; Ctrl-D ends.")
-
-
-def be_quiet() -> None:
-    """Prints nothing from now on, as another host speaks."""
-    _line.is_silent = True
+    if not live_line.is_silent:
+        live_line.close()
+        given = map(escaped, lines) if is_terminal(sys.stdout) else lines
+        print(*given, sep="\n", end=end, flush=True)
 
 
 @contextmanager
 def silence(is_silent: bool = True) -> Generator[None]:
     """Prints nothing in the block that `say` and `phase` would print; a log still has it."""
-    before, _line.is_silent = _line.is_silent, is_silent
+    before, live_line.is_silent = live_line.is_silent, is_silent
     try:
         yield
     finally:
-        _line.is_silent = before
+        live_line.is_silent = before
 
 
 @contextmanager
@@ -280,39 +269,37 @@ def keeping_log(write: Callable[[str], object], command: str) -> Generator[None]
 
     command: what began it, for the first line.
     """
-    before, _line.log = _line.log, write
+    before, live_line.log = live_line.log, write
     try:
-        with suppress(OSError):
-            write(stamp_lines(escaped(command)))
+        live_line.note(escaped(command))
         yield
     except BaseException as error:
         reason = traceback.format_exc() if isinstance(error, Exception) else type(error).__name__
-        with suppress(OSError):
-            write(stamp_lines(escaped(reason.rstrip())))
+        live_line.note(escaped(reason.rstrip()))
         raise
     finally:
-        _line.log = before
+        live_line.log = before
 
 
 @contextmanager
 def showing_phases() -> Generator[None]:
     """Shows what `phase` is told in the block, from a thread of its own; else nothing shows it."""
-    if _line.shows_phases:
+    if live_line.shows_phases:
         yield
         return
     ended = threading.Event()
 
     def tick() -> None:
         while not ended.wait(TICK):
-            _line.tick()
+            live_line.tick()
 
     thread = threading.Thread(target=tick, name="phases", daemon=True)
     thread.start()
-    _line.shows_phases = True
+    live_line.shows_phases = True
     try:
         yield
     finally:
-        _line.shows_phases = False
+        live_line.shows_phases = False
         ended.set()
         thread.join()
 
@@ -322,9 +309,9 @@ def phase(name: str, total: int = 0) -> AbstractContextManager[Phase]:
 
     name: as "translating". total: of what `advance` of the phase counts; 0 if that is not known.
     """
-    if _line.shows_phases and threading.current_thread() is threading.main_thread():
-        return _line.phase(name, total)
-    return nullcontext(Phase(name, total, _line.clock))
+    if live_line.shows_phases and threading.current_thread() is threading.main_thread():
+        return live_line.phase(name, total)
+    return nullcontext(Phase(name, total, live_line.clock))
 
 
 def counted(items: Iterable[T], name: str, total: int, weight: int = 1) -> Iterator[T]:

@@ -10,7 +10,8 @@ needs no JAX.
 """
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -19,8 +20,8 @@ REGISTERING = "one of your own is registered by --register=FILE, or by importing
 OWN_TASK = "a task of your own"  # in `task_kind`: one that extends no built-in task
 
 
-class Registry(Collection[str]):
-    """Entries by name.
+class Registry(UserDict[str, Any]):
+    """Entries by name; the built-in ones are imported when they are looked up.
 
     kind: what they are, as "metric". built_in: "module:attribute" by name. check: called with the
     name and the entry that are to be registered; raises ValueError for an unfit entry.
@@ -32,27 +33,19 @@ class Registry(Collection[str]):
         built_in: Mapping[str, str],
         check: Callable[[str, Any], None] = lambda name, entry: None,
     ) -> None:
+        super().__init__(built_in)
         self.kind, self.built_in, self._check = kind, built_in, check
-        self._registered: dict[str, Any] = {}
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.built_in or name in self._registered
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self.built_in, *self._registered])
-
-    def __len__(self) -> int:
-        return len(self.built_in) + len(self._registered)
-
-    def __getitem__(self, name: str) -> Any:
-        """Returns the entry of a name, imported if need be; raises ValueError if there is none."""
-        if name in self._registered:
-            return self._registered[name]
-        if name not in self.built_in:
+    def __getitem__(self, key: str) -> Any:
+        """Returns the entry of a name; raises ValueError if there is none."""
+        if key not in self:
             names = ", ".join(self)
-            raise ValueError(f"There is no {self.kind} {name!r} but {names}: {REGISTERING}.")
-        module, _, attribute = self.built_in[name].partition(":")
-        return getattr(import_module(module), attribute)
+            raise ValueError(f"There is no {self.kind} {key!r} but {names}: {REGISTERING}.")
+        entry = self.data[key]
+        if isinstance(entry, str):
+            module, _, attribute = entry.partition(":")
+            return getattr(import_module(module), attribute)
+        return entry
 
     def register(self, name: str, entry: Any = None) -> Any:
         """Adds an entry and returns it; without one, returns a decorator that does.
@@ -65,9 +58,9 @@ class Registry(Collection[str]):
         if entry is None:
             return lambda entry: self.register(name, entry)
         self._check(name, entry)
-        if name in self and _origin(entry) != _origin(self._registered.get(name)):
+        if name in self and _origin(entry) != _origin(self.data.get(name)):
             raise ValueError(f"The {self.kind} {name!r} exists already: choose another name.")
-        self._registered[name] = entry
+        self.data[name] = entry
         return entry
 
 
@@ -171,40 +164,18 @@ class MetricEntry:
     higher_is_better: bool = True
 
 
-def register_attention(name: str, function: Any = None) -> Any:
-    """Registers an attention function for `model.attention`; also a decorator.
-
-    function: takes query [B, T, N, H], key and value [B, S, N, H], mask= (boolean, broadcastable to
-    [B, N, T, S], True = may attend) and dropout= (a function of the weights, or None), and returns
-    [B, T, N, H]; or a Flax module class, if it has weights, whose instances do. It raises
-    ValueError for an argument that it cannot honour. One that takes other arguments is refused.
-    """
-    return ATTENTION_FUNCTIONS.register(name, function)
-
-
-def register_position_encoding(name: str, module: Any = None) -> Any:
-    """Registers a position encoding for `model.positions`; also a decorator.
-
-    module: a Flax module class that is made of a ModelConfig and maps positions [...], which count
-    from 0 in each sentence, to vectors [..., D].
-    """
-    return POSITION_ENCODINGS.register(name, module)
-
-
-def register_block(name: str, module: Any = None) -> Any:
-    """Registers a block for `model.block`; also a decorator.
-
-    module: a subclass of `transformer.model.layers.Block`.
-    """
-    return BLOCKS.register(name, module)
-
-
-def register_task(name: str, task: Any = None) -> Any:
-    """Registers a task for `task`; also a decorator.
-
-    task: a subclass of `transformer.tasks.task.Task`.
-    """
-    return TASKS.register(name, task)
+# Each of these registers an entry under a name; given the name alone, it returns a decorator.
+#
+# For `model.attention`: a function of query [B, T, N, H], key and value [B, S, N, H], mask=
+# (boolean, broadcastable to [B, N, T, S], True = may attend) and dropout= (a function of the
+# weights, or None) that returns [B, T, N, H]; or a Flax module class, if it has weights, whose
+# instances do. It raises ValueError for an argument that it cannot honour.
+register_attention = ATTENTION_FUNCTIONS.register
+# For `model.positions`: a Flax module class that is made of a ModelConfig and maps positions [...],
+# which count from 0 in each sentence, to vectors [..., D].
+register_position_encoding = POSITION_ENCODINGS.register
+register_block = BLOCKS.register  # for `model.block`: a subclass of `model.layers.Block`
+register_task = TASKS.register  # for `task`: a subclass of `tasks.task.Task`
 
 
 def register_metric(

@@ -19,10 +19,8 @@ lock              locked by the process that trains here
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
@@ -45,31 +43,15 @@ NO_RUN = (
 )
 
 
-def _check_name(path: epath.Path) -> None:
-    """Raises ValueError for a local folder that Orbax would take for another one.
-
-    It writes names in UTF-8, whatever encoding the locale makes Python use.
-    """
-    encoding = sys.getfilesystemencoding()
-    if encoding != "utf-8" and not (storage.is_remote(path) or str(path.resolve()).isascii()):
-        raise ValueError(
-            f"{escaped(str(path))}: names of files are {encoding} in this locale; set PYTHONUTF8=1."
-        )
-
-
 class WorkDir:
     """Paths and small files of a run; `open_for_training` also locks it.
 
-    path: a folder, or gs://BUCKET/NAME; raises ValueError if that cannot be read. Of
-      another `WorkDir`, the configuration that that has read is not read again.
+    path: a folder, or gs://BUCKET/NAME; raises ValueError if that cannot be read.
     writes: False on all hosts but the first; methods that would write then do nothing.
     """
 
     def __init__(self, path: storage.PathLike, *, writes: bool = True) -> None:
         self.path, self.writes = storage.locate(path), writes
-        _check_name(self.path)
-        self._known: Config | None = path._read if isinstance(path, WorkDir) else None
-        self._read = self._known
         self._lock: TextIO | None = None  # the open file that is locked
         self._made: list[epath.Path] = []  # the folders that `open_for_training` made, inner first
         self._growing = GrowingFiles(self.path)
@@ -102,18 +84,15 @@ class WorkDir:
 
         Raises ValueError if the folder holds none.
         """
-        if self._known is not None:
-            return deepcopy(self._known)
         file = self.path / "config.json"
         content = read_file(file) if self.has_run else b""
         if not self.has_run or b'"model_type"' in content:  # a setting of Hugging Face
             raise ValueError(NO_RUN.format(self.path))
         try:
-            self._read = Config.from_json(content.decode())
+            return Config.from_json(content.decode())
         except ValueError as error:
             mistakes = str(error).replace("\n", f"\n{file}: ")
             raise ValueError(f"{file}: {mistakes}") from None
-        return deepcopy(self._read)
 
     def with_choices(self, config: Config) -> Config:
         """Returns a configuration with what the run has chosen, if the folder holds one."""
@@ -141,8 +120,19 @@ class WorkDir:
         gs:// is not locked, as a preempted run could not resume: users must see to it that only one
         run at a time trains there.
         """
-        if self.writes:
-            self._make_and_lock()
+        try:
+            if self.writes and storage.is_remote(self.path):
+                (self.path / "write_check").write_bytes(b"")
+                (self.path / "write_check").unlink()
+            elif self.writes:
+                self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
+                self.path.mkdir(parents=True, exist_ok=True)
+                self._lock = storage.take_lock(self.path / "lock", "--workdir")
+        except OSError as error:
+            raise ValueError(
+                f"The work directory {self.path} cannot be written ({reason_of(error)}); name "
+                f"another with --workdir."
+            ) from None
         if self.has_run:
             self._check_same(config)
 
@@ -163,21 +153,6 @@ class WorkDir:
     def save_config(self, config: Config) -> None:
         """Writes config.json, with absolute paths; from then on the folder `has_run`."""
         self._write("config.json", config.with_absolute_paths().to_json())
-
-    def _make_and_lock(self) -> None:
-        try:
-            if storage.is_remote(self.path):
-                (self.path / "write_check").write_bytes(b"")
-                (self.path / "write_check").unlink()
-                return
-            self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = storage.take_lock(self.path / "lock", "--workdir")
-        except OSError as error:
-            raise ValueError(
-                f"The work directory {self.path} cannot be written ({reason_of(error)}); name "
-                f"another with --workdir."
-            ) from None
 
     def _check_same(self, config: Config) -> None:
         settings = {known.name: known for known in config.settings()}

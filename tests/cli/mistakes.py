@@ -129,6 +129,7 @@ EVALUATE = [  # (task of the run, words after eval.py --workdir=RUN, part of the
     ("translation", ["--output=x"], "--output needs --input=FILE"),
     ("translation", [FILE, REFERENCE, "--output=x"], "--output cannot be used with --reference"),
     ("translation", [FILE, "--output=nowhere/x"], "--output must be a file in a folder that"),
+    ("translation", [FILE, "--output=s3://x/y"], "--output must be a file in a folder that exists"),
     ("translation", [FILE, "--output=configs"], "--output must be a file in a folder that exists"),
     ("translation", [FILE, "--output=Makefile"], "Makefile exists: name another --output"),
     ("translation", [FILE, "--overwrite"], "--overwrite needs --output=FILE"),

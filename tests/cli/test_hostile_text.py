@@ -43,7 +43,8 @@ def test_translations_are_exact_in_a_pipe_and_escaped_on_a_terminal(translator):
 
 
 def test_classes_and_files_are_escaped(tmp_path):
-    """Catches names of classes and files in scores, answers and errors."""
+    """Catches names of classes and files in scores, answers and errors, and --corpus that is not
+    read, so that a run whose text is somewhere else can no longer be scored."""
     names = [f"{i}{WORD}" for i in range(3)]
     run = write_run(tmp_path / NAME, "classification", classes=names)
     arguments = f"--workdir={run}", f"--input={tmp_path / NAME}.txt"
@@ -53,11 +54,11 @@ def test_classes_and_files_are_escaped(tmp_path):
     code, out, err = call("eval.py", *arguments, terminal=True)
     assert code == 0 and not raw(out) and not raw(err), err
     assert call("eval.py", *arguments)[1].decode().strip("\n") in names
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    (corpus / "test.tsv").write_text("".join(f"{name}\tw1 w2\n" for name in names))
+    (corpus := tmp_path / NAME / "moved").mkdir()
+    (corpus / "test.tsv").write_text("".join(f"{name}\tw1 w2\n" for name in [*names, names[0]]))
     code, out, err = call("eval.py", f"--workdir={run}", f"--corpus={corpus}", terminal=True)
-    assert code == 0 and not raw(out) and not raw(err) and b"\\x1b" in out, err
+    assert code == 0 and not raw(out) and not raw(err), err
+    assert b"\\x1b" in out and b"(3 classes, 4 examples)" in out
 
 
 def test_values_of_settings_are_escaped(tmp_path):

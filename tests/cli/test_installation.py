@@ -1,6 +1,7 @@
-"""What `pip install` takes along: every package, the configurations and the commands."""
+"""What `pip install` takes along: every package and public name, configurations, commands."""
 
 import importlib
+import inspect
 import subprocess
 import sys
 import tomllib
@@ -8,6 +9,7 @@ from operator import attrgetter
 
 import pytest
 
+import transformer
 from tests.helpers.scripts import ROOT, run_python
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -20,6 +22,14 @@ def test_every_package_is_installed():
     setuptools = PROJECT["tool"]["setuptools"]
     assert set(setuptools["packages"]) == names | {"transformer.configs"}
     assert (ROOT / setuptools["package-dir"]["transformer.configs"] / "embedded_en_de.py").is_file()
+
+
+def test_public_names_are_imported_on_first_use():
+    """Catches a name in `__all__` whose module has moved, and one that is made up."""
+    for name in transformer.__all__:
+        assert inspect.getdoc(getattr(transformer, name)) and name in dir(transformer)
+    with pytest.raises(AttributeError, match="no attribute 'Decoder'"):
+        _ = transformer.Decoder
 
 
 @pytest.mark.parametrize("command", PROJECT["project"]["scripts"].values())

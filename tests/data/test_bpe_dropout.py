@@ -4,7 +4,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from sentencepiece import sentencepiece_model_pb2
 
 from tests.helpers.control_ids import UNK
 from tests.helpers.packed_pairs import epoch_of
@@ -13,7 +12,7 @@ from transformer.data.rows.bpe_dropout import BpeDropout, SubwordDropout, random
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.lists import CharacterTokenizer
-from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
+from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, read_spec
 
 SENTENCE = "the cat of my neighbours sleeps upon an overwhelmingly comfortable mattress über Mäuse"
 
@@ -44,11 +43,9 @@ def segmentations(pieces, score, rate):
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_segmentations_are_as_likely_as_in_the_paper(rate):
     """Catches merges in another order, at another rate, or dropped for good."""
-    spec = sentencepiece_model_pb2.ModelProto.FromString(PIECES.model)
-    score = {p.piece: p.score for p in spec.pieces if p.type == p.NORMAL}
+    score = {p.piece: p.score for p in read_spec(PIECES.model).pieces if p.type == p.NORMAL}
     words, number = ["the", "cat", "über", "Mäuse", "mattress"], 8_000
-    ids = [ids[:-1] for ids in PIECES.encode(words)]
-    many = Ragged.from_lists([word for word in ids for _ in range(number)])
+    many = Ragged.from_lists(ids[:-1] for ids in PIECES.encode(words) for _ in range(number))
     segmented = BpeDropout(PIECES, rate)(many, random_keys((0,), (len(many),)))
     for nth, word in enumerate(words):
         expected = segmentations(list("▁" + word), score, rate)
@@ -78,16 +75,14 @@ def test_pieces_may_go_beyond_spaces():
     sentences, keys = Ragged.encode(tokenizer, TEXT), random_keys((0,), (len(TEXT),))
     segmented = BpeDropout(tokenizer, 0.05)(sentences, keys)
     assert [tokenizer.decode(segmented[i]) for i in range(len(TEXT))] == TEXT
-    pieces = {piece for i in range(len(TEXT)) for piece in tokenizer.pieces(segmented[i])}
-    assert any("▁" in piece[1:] for piece in pieces)
+    assert any("▁" in piece[1:] for piece in tokenizer.pieces(segmented.flat))
 
 
 def test_vocabularies_without_merges_are_refused():
     """Catches a unigram model that is segmented as if it were BPE, and characters in silence."""
-    with pytest.raises(ValueError, match=r"subword_dropout drops merges of BPE.*model_type=bpe"):
-        BpeDropout(SentencePieceTokenizer(train_model(TEXT, 60)), 0.1)
-    with pytest.raises(ValueError, match=r"needs SentencePiece on both sides.*CharacterTokenizer"):
-        SubwordDropout([PIECES, CharacterTokenizer("ab")], 0.1, [], 0)
+    for tokenizer in (SentencePieceTokenizer(train_model(TEXT, 60)), CharacterTokenizer("ab")):
+        with pytest.raises(ValueError, match=rf"{type(tokenizer).__name__}.*model_type=bpe\.$"):
+            SubwordDropout([PIECES, tokenizer], 0.1, [], 0)
 
 
 BEST = {*zip(*(map(tuple, PIECES.encode(side)) for side in (SOURCES, TARGETS)), strict=True)}
@@ -110,10 +105,10 @@ def pairs_of(batches, epoch=0):
 
 def test_lengths_to_plan_with():
     """Catches a pair that would be left out as its sentence might grow beyond the row."""
-    dropout, side = batches_of().subword_dropout, Ragged.from_lists([])
-    dropout.growth, side.lengths = [1.2, 3.0], np.array([4, 9, 11], np.uint16)
-    planned = dropout.planned_lengths((side, side), (10, 5))
-    assert [lengths.tolist() for lengths in planned] == [[5, 10, 11], [5, 9, 11]]
+    dropout, lengths = batches_of().subword_dropout, np.array([4, 9, 11], np.uint16)
+    dropout.growth = [1.2, 3.0]
+    planned = dropout.planned_lengths((lengths, lengths), (10, 5))
+    assert [side.tolist() for side in planned] == [[5, 10, 11], [5, 9, 11]]
     assert planned[0].dtype == np.uint16
 
 
@@ -135,16 +130,13 @@ def test_a_rate_that_drops_nothing_changes_nothing():
         assert all(map(np.array_equal, batches[step], plain[step]))
 
 
-def test_rows_are_planned_for_longer_sentences():
-    """Catches rows so full that most of the pairs go back to their best segmentation."""
+def test_rows_have_room_for_other_segmentations_but_where_a_sentence_fills_one():
+    """Catches rows so full that most pairs go back to their best segmentation, and rows that
+    overflow, as those of sentences that are as long as a row."""
     batches = batches_of(row_length=128)
     assert min(batches.subword_dropout.growth) > 1.1
     assert len(pairs_of(batches) & BEST) < 30
     assert batches.fill(batches.batches_per_epoch) > 0.75
-
-
-def test_a_row_without_room_gets_the_best_segmentations():
-    """Catches rows that overflow, as those of sentences that are as long as a row."""
     longest = max(max(map(len, pair)) for pair in BEST)
     shown = pairs_of(batches_of(rate=0.9, row_length=longest))
     kept = sum(len({ids[side] for ids in shown} & {ids[side] for ids in BEST}) for side in (0, 1))

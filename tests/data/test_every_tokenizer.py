@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.sentencepiece_models import pieces_of, train_model
-from transformer.data.tokenizers.files import READERS
+from transformer.data.tokenizers.files import READERS, parse_tokenizers
 from transformer.data.tokenizers.huggingface import train_byte_level
 from transformer.data.tokenizers.lists import (
     CharacterTokenizer,
@@ -73,7 +73,7 @@ def test_what_follows_the_end_is_not_read(name):
     assert tokenizer.decode([*starts, *ids, pad, *ids]) == "the cat" == tokenizer.decode(ids)
     assert tokenizer.decode([]) == tokenizer.decode(starts) == ""
     for batch in ([[5, 6], [7]], np.array([[5, 6]])):
-        with pytest.raises(ValueError, match=r"of one sentence; for several, .*for ids in batch\]"):
+        with pytest.raises(ValueError, match=r"one sentence; for several: .*for ids in batch\]"):
             tokenizer.decode(batch)
 
 
@@ -100,31 +100,28 @@ def test_damaged_files_are_refused_in_one_sentence(name):
     elif suffix == ".pieces":
         whole = json.loads(data)
         damages = [
-            {"pieces": [*whole["pieces"], "ﬁ"]}, {"pieces": ["</s>", "<unk>"]}, {"pieces": "abcd"},
+            {"pieces": [*whole["pieces"], "ﬁ"]}, {"pieces": ["</s>", "<unk>"]},
             {"pieces": [1, 2, 3]}, {"first": ["no"]}, {"first": None}, {"special": [0, "x"]},
             {"model": ""}, {"model": 3}, {"model": "!"}, {"model": whole["model"][:400]},
         ]  # fmt: skip
         files += [b"[]", b"3", *(json.dumps(whole | damage).encode() for damage in damages)]
     elif suffix == ".characters":
-        files += [b"[]", b"{}", b'"ab"', b'["a", "a"]', b'["ab"]', b'["a", 1]', b'["a",']
+        files += [b"[]", b"{}", b'["a", "a"]', b'["ab"]', b'["a", 1]', b'["a",']
     elif suffix == ".json":
         files += [b"{}", data[:99], data[:-9]]
     for damaged in files:
-        with pytest.raises(ValueError, match=r"^[^\n]*\.$"):
-            READERS[suffix](damaged)
+        with pytest.raises(ValueError, match=r"^run/tokenizer\.[^\n]*: restore the file, .*\.$"):
+            parse_tokenizers({f"tokenizer{suffix}": damaged}, "run")
 
 
 def test_no_text_no_tokenizer():
     """Catches a run that learns to say nothing, and an error that speaks of SentencePiece."""
     pieces = functools.partial(PiecesTokenizer.train, joiner="")
     sentencepiece = functools.partial(SentencePieceTokenizer.train, vocab_size=300)
-    refused = [(train, []) for train in (CharacterTokenizer.train, pieces, sentencepiece)]
-    refused += [(CharacterTokenizer.train, ["", ""]), (pieces, [" "]), (sentencepiece, [" ", "\t"])]
-    for train, text in refused:
-        with pytest.raises(
-            ValueError, match=r"^A tokenizer cannot be trained: .* holds no text\.$"
-        ):
-            train(text)
+    for train, blank in (CharacterTokenizer.train, ""), (pieces, " "), (sentencepiece, "\t"):
+        for text in ([], [blank, blank]):
+            with pytest.raises(ValueError, match=r"^A tokenizer cannot .*: .* holds no text\.$"):
+                train(text)
     with pytest.raises(ValueError, match=r"^A tokenizer cannot be trained: every line is longer"):
         sentencepiece(["x" * (LONGEST_LINE + 1)])
 

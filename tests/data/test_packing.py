@@ -49,7 +49,7 @@ def sentences(*lengths):
     return Ragged.from_lists([[i + 10, *[5] * (n - 2), EOS] for i, n in enumerate(lengths)])
 
 
-@pytest.mark.parametrize("num_pairs", [1, 2, 7, 200, 1001])
+@pytest.mark.parametrize("num_pairs", [1, 7, 1001])
 def test_every_pair_once_an_epoch(num_pairs):
     """Catches pairs lost to a last batch that is not full, or shown twice, and a plan that depends
     on the number of devices."""
@@ -72,6 +72,8 @@ def test_a_sentence_as_long_as_the_row_and_a_longer_one():
     assert len(epoch_of(PackedBatches(source, target, row_length=32, **rows), 0)) == 3
     with pytest.raises(ValueError, match="A target of 32 tokens fits no row of 31"):
         PackedBatches(target, source, row_length=31, **rows)
+    with pytest.raises(AssertionError, match="longer than a row"):
+        fewest_rows(np.array([[2], [32]]), (31, 31), 1, np.random.default_rng(0))
 
 
 def test_a_few_long_sources_are_counted_and_left_out():
@@ -84,7 +86,6 @@ def test_a_few_long_sources_are_counted_and_left_out():
     assert shown == sorted(set(range(3000)) - {5, 1234})
     batches = PackedBatches(source, target, **rows)
     assert batches.shape == (30, 32) and batches.num_too_long == 0
-    assert len(epoch_of(batches, 0)) == 3000
 
 
 def test_pack_as_in_its_example():
@@ -96,29 +97,30 @@ def test_pack_as_in_its_example():
     assert sorted(rows.tolist()) == [-1, 0, 1]
 
 
-def assert_full(lengths, shape, rng, fill):
+def text_lengths(rng, row_length):
+    """Log-normal, as those of text, and those of translations are about the same."""
+    median = rng.normal(np.log(14), 0.55, 15_000)
+    lengths = np.exp(median + rng.normal(0, 0.15, (2, 15_000))).round().astype(int)
+    return np.clip(lengths, 2, row_length)
+
+
+@pytest.mark.parametrize(
+    "shape, fill",
+    [((64, 64), 0.95), ((128, 128), 0.97), ((256, 256), 0.97), ((7, 50), 0.95), ((50, 7), 0.95)],
+)
+def test_rows_of_realistic_text_and_of_very_different_sides_are_full(shape, fill):
+    """Catches a packing that wastes the device: 95% is promised for 4 sentences in a row; and a
+    side that counts in tokens where it should in parts of a row."""
+    rng = np.random.default_rng(0)
+    if shape[0] == shape[1]:
+        lengths = text_lengths(rng, shape[0])
+    else:
+        lengths = np.stack([rng.integers(1, n // 3, 3000) for n in shape])
     num_rows, row_of = fewest_rows(lengths, shape, 1, rng)
     assert row_of.min() >= 0 and row_of.max() < num_rows
     loads = np.array([np.bincount(row_of, side, num_rows) for side in lengths])
     assert (loads <= np.array(shape)[:, None]).all()
     assert (loads.sum(1) / shape).max() >= fill * num_rows
-
-
-@pytest.mark.parametrize("length, fill", [(64, 0.95), (128, 0.97), (256, 0.97)])
-def test_rows_of_realistic_text_are_full(length, fill):
-    """Catches a packing that wastes the device: 95% is promised for 4 sentences in a row. The
-    lengths are log-normal, as those of text, and those of translations are about the same."""
-    rng = np.random.default_rng(0)
-    median = rng.normal(np.log(14), 0.55, 15_000)
-    lengths = np.exp(median + rng.normal(0, 0.15, (2, 15_000))).round().astype(int)
-    assert_full(np.clip(lengths, 2, length), (length, length), rng, fill)
-
-
-@pytest.mark.parametrize("shape", [(7, 50), (50, 7)])
-def test_sides_of_very_different_lengths(shape):
-    """Catches a side that counts in tokens where it should in parts of a row."""
-    rng = np.random.default_rng(0)
-    assert_full(np.stack([rng.integers(1, n // 3, 3000) for n in shape]), shape, rng, 0.95)
 
 
 def test_98_percent_of_the_tokens_of_the_embedded_corpus_are_real():

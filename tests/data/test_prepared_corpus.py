@@ -301,7 +301,7 @@ BROKEN = {  # (owner and name of what fails for a moment, the error, the sentenc
         optional_libraries,
         "import_module",
         ImportError,
-        r"vocabulary-.*This needs tokenizers: pip install",
+        r"^This needs tokenizers: pip install",
     ),
 }
 

@@ -169,6 +169,6 @@ def test_dry_run(config, tmp_path):
     """Catches a dry run that leaves a work directory behind, or tells no costs."""
     code, _, err = call("train.py", f"--config={config}", f"--workdir={tmp_path}/x", "--dry_run")
     assert code == 0, err
-    assert "GFLOP per step" in err and "estimate" not in err
+    assert "MiB of work space" in err and "estimate" not in err
     assert "shared_embedding/table" in err
     assert not (tmp_path / "x").exists()

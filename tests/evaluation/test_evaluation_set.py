@@ -27,8 +27,8 @@ def files(tmp_path, monkeypatch):
 def read(reference):
     """The pairs of --input=in and --reference."""
     flags = EvaluateFlags(input="in", reference=reference)
-    flags.check("translation")
-    return read_files(flags.files).pairs
+    flags.validate("translation")
+    return read_files(flags.scored["files"]).pairs
 
 
 def test_files_with_commas_are_several_references():

@@ -79,7 +79,7 @@ def streams(stdin, kind=io.BytesIO):
                 if stream is not None:
                     stream.detach()  # else closing it would close `out` and `err`
             sys.stdin, sys.stdout, sys.stderr = kept
-            console.live_line().is_silent = False
+            console.live_line.is_silent = False
 
 
 @contextmanager

@@ -25,7 +25,7 @@ def attributes():
     """[(owner, name, value)] of the attributes that tests may change."""
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
     loggers = [logger for logger in loggers if isinstance(logger, logging.Logger)]
-    names = {sys: OF_SYS, console.live_line(): OF_CONSOLE} | dict.fromkeys(loggers, OF_LOGGERS)
+    names = {sys: OF_SYS, console.live_line: OF_CONSOLE} | dict.fromkeys(loggers, OF_LOGGERS)
     found = [(owner, name, getattr(owner, name)) for owner in names for name in names[owner]]
     return [(o, name, value[:] if isinstance(value, list) else value) for o, name, value in found]
 
@@ -69,7 +69,7 @@ def own_names():
     """Forgets, at the end of the block, what was registered in it."""
     with ExitStack() as stack:
         for registry in REGISTRIES:
-            stack.enter_context(patch.dict(registry._registered))
+            stack.enter_context(patch.dict(registry.data))
         yield
 
 

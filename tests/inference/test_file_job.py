@@ -5,8 +5,10 @@ import io
 import json
 import lzma
 import os
+import sys
 import threading
 from itertools import count, islice
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -61,13 +63,10 @@ def test_chunks_are_read_one_by_one_and_known_by_their_text():
     taken = []
     endless = (taken.append(n) or str(n) for n in count())
     chunks = file_job.read_chunks([endless], [5, 7])
-    assert len(taken) == 0 and len(list(islice(chunks, 2))[1].lines) == 7 and len(taken) == 12
-    variants = [
-        Chunk(0, 0, ["a", "b"]), Chunk(0, 0, ["a", "c"]), Chunk(0, 0, ["a", "b", ""]),
-        Chunk(0, 0, ["a", "b"], ["x", ""]), Chunk(0, 0, ["a", "b"], ["", "x"]),
-    ]  # fmt: skip
-    assert len({chunk.checksum for chunk in variants}) == len(variants)
-    assert Chunk(7, 9, ["a", "b"]).checksum == variants[0].checksum
+    assert [len(chunk.lines) for chunk in islice(chunks, 2)] == [5, 7] and len(taken) == 12
+    texts = [["a", "b"]], [["a", "c"]], [["a", "b", ""]], [["a", "b"], ["x", ""]], [["a"], ["bx"]]
+    assert len({Chunk(0, 0, *text).checksum for text in texts}) == len(texts)
+    assert Chunk(7, 9, ["a", "b"]).checksum == Chunk(0, 0, ["a", "b"]).checksum
 
 
 @pytest.mark.parametrize("name", ["out", "out.gz", "out.xz"])
@@ -166,21 +165,26 @@ def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
 
 
 def test_an_error_before_the_first_chunk_leaves_nothing_behind(source):
-    """Catches a folder of parts for every mistyped option, and a file cut to nothing."""
-    source.with_name("out").write_text("of yesterday")
+    """Catches a folder of parts for every mistyped option, and a file cut to nothing. Also the
+    output for what could be read of a truncated archive, under the name of all."""
+    (out := source.with_name("out")).write_text("of yesterday")
     (source.parent / "p").write_text("one\n" * 2)
     (source.parent / "q.gz").write_bytes(gzip.compress(b"one\n" * 2))
-    for name, said in (("p", "13 lines .* 2 lines; they must pair"), ("q.gz", "differ in length")):
-        with pytest.raises(ValueError, match=said):  # at once, and in the first chunk
-            run(source, prefixes=str(source.parent / name))
-    assert source.with_name("out").read_text() == "of yesterday"
-    assert not source.with_name("out.parts").exists()
+    (cut := source.with_name("in.gz")).write_bytes(gzip.compress(source.read_bytes())[:-9])
+    for file, changes, said in (
+        (source, {"prefixes": str(source.parent / "p")}, "13 lines .* 2 lines; they must pair"),
+        (source, {"prefixes": str(source.parent / "q.gz")}, "differ in length"),
+        (cut, {"chunk_lines": 99}, r"in\.gz cannot be read"),
+    ):
+        with pytest.raises(ValueError, match=said):  # at once, or in the first chunk
+            run(file, **changes)
+        assert out.read_text() == "of yesterday"
+        assert not source.with_name("out.parts").exists()
 
 
-def test_impossible_outputs_are_refused(source):
-    """Catches hours of work that end with a path that cannot be written, or an input replaced."""
-    with pytest.raises(ValueError, match="a file in a folder that exists, not s3://bucket/out"):
-        file_job.check_files("s3://bucket/out")
+def test_an_output_that_would_be_lost_is_refused(source):
+    """Catches an input that its translation replaces, and a file that was not to be replaced; also
+    a stopped job that may not go on."""
     (output := source.with_name("out")).symlink_to(source)
     with pytest.raises(ValueError, match="is read, too, and would be lost"):
         run(source)
@@ -190,15 +194,6 @@ def test_impossible_outputs_are_refused(source):
         file_job.check_files(str(output), may_replace=False)
     kill(source)
     file_job.check_files(str(output), may_replace=False)
-
-
-def test_a_truncated_archive_is_no_whole_file(source):
-    """Catches the output for what could be read, under the name of all."""
-    packed = source.with_name("in.gz")
-    packed.write_bytes(gzip.compress(source.read_bytes())[:-9])
-    with pytest.raises(ValueError, match=r"in\.gz cannot be read"):
-        run(packed)
-    assert not source.with_name("out").exists()
 
 
 def test_bad_lines_are_reported_at_once_and_counted_at_the_end(source, capsys):
@@ -211,28 +206,43 @@ def test_bad_lines_are_reported_at_once_and_counted_at_the_end(source, capsys):
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_stream_is_written_line_by_line_as_chunks_end(is_terminal, source, monkeypatch):
-    """Catches translations that a pipe gets only at the end, and commands to a terminal."""
+def test_a_stream_is_written_as_chunks_end(is_terminal, source, monkeypatch, capsys):
+    """Catches translations that a pipe gets only at the end, commands to a terminal, and a person
+    who is not told what to type, or not answered after a line."""
 
     class Pipe(io.BytesIO):
-        flushed = ()
+        isatty = lambda _: is_terminal  # noqa: E731
 
         def flush(self):
-            self.flushed += (self.getvalue(),)
+            counts.append(self.getvalue().count(b"\n"))
 
-        def isatty(self):
-            return is_terminal
-
-    pipe = Pipe()
+    pipe, counts = Pipe(), []
     monkeypatch.setattr(file_job, "open_stream", lambda _: pipe)
     source.write_text("\n".join([*TEXTS[:-1], "\x1b[31m"]))
     run(source, output="")
     assert pipe.getvalue().endswith(b"m13[\\x1b\n" if is_terminal else b"m13[\x1b\n")
-    assert [data.count(b"\n") for data in pipe.flushed] == [3, 6, 9, 12, 13]
     source.write_text("a\n" * 700)
-    pipe.flushed = ()
     run(source, output="", chunk_lines=300)
-    assert [data.count(b"\n") - 13 for data in pipe.flushed] == [64, 192, 448, 700]
+    assert counts == [3, 6, 9, 12, 13, *(13 + n for n in (64, 192, 448, 700))]
+    if is_terminal:
+        source.write_text("a\nb")
+        with source.open() as typed:
+            monkeypatch.setattr(sys, "stdin", typed)
+            monkeypatch.setattr(file_job.console, "is_terminal", lambda stream: stream is typed)
+            run(Path("-"), output="")
+        assert counts[-2:] == [714, 715]
+        assert "Type a text per line; Ctrl-D ends.\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_typed", [True, False])
+def test_a_person_is_told_what_to_type(is_typed, source, monkeypatch, capsys):
+    """Catches a command that waits for input without a word, and a prompt in the log of a pipe."""
+    with open(source) as file:
+        stdin = SimpleNamespace(isatty=lambda: is_typed, fileno=file.fileno, closed=False)
+        monkeypatch.setattr(sys, "stdin", stdin)
+        file_job.translate_file(FakeTranslator(), "-", "")
+    out, err = capsys.readouterr()
+    assert ("Type a text per line" in err) is is_typed and "ä 9 enil\n" in out
 
 
 def test_pipes_and_devices_are_written_to(tmp_path):
@@ -306,26 +316,31 @@ def test_a_host_that_does_not_come_is_given_up(source, be_host, monkeypatch):
     assert source.with_name("out").read_bytes() == BACKWARDS
 
 
-def test_formats_prefixes_and_scores(source):
-    """Catches flags that are read and not heeded."""
-    other = source.parent / "other"
+def test_formats_prefixes_scores_and_alignments(source):
+    """Catches flags that are read and not heeded, and an alignment of another line."""
+    translator, other = FakeTranslator(), source.with_name("other")
+    translator.align = lambda sources, targets: [[(0, len(text)), (1, 0)] for text in sources]
     other.write_text("".join(f"{n}\n" for n in range(13)))
     for changes, first, last in (
         ({"scores": True}, "ä 0 enil\t0.000000", "dne\t0.000000"),
         ({"nbest": 2}, "0\tä 0 enil\t0.000000", "12\tdne\t-0.500000"),
         ({"prefixes": str(other)}, "0ä 0 enil", "12dne"),
         ({"score": str(other)}, "-1.000000\t-8.000000", "-2.000000\t-3.000000"),
+        ({"alignments": True}, "ä 0 enil\t0-8 1-0", "dne\t0-3 1-0"),
+        ({"alignments": True, "score": str(source)}, "line 0 ä\t0-8 1-0", "end\t0-3 1-0"),
     ):
-        run(source, **changes)
+        run(source, translator, **changes)
         rows = source.with_name("out").read_text().splitlines()
         assert (rows[0], rows[-1]) == (first, last)
+    run(source, translator, jsonl=True, alignments=True)
+    assert '"alignment": "0-8 1-0"' in source.with_name("out").read_text().splitlines()[0]
 
 
 def test_nothing_in_a_translation_breaks_a_line_of_text():
     """Catches a tab or a line feed in a translation, which shifts all that follow."""
     best = [Translation(AWKWARD, -1.5, -2.0, [1])]
     for form, fields in (({}, 1), ({"scores": True}, 2), ({"nbest": 1}, 3), ({"score": True}, 2)):
-        (row,) = format_rows(41, "y", "y", best, **form)
+        (row,) = format_rows(41, "y", best, **form)
         assert not {"\n", "\r"} & set(row) and len(row.split("\t")) == fields
         assert (row.startswith("41\t"), "-1.500000" in row) == ("nbest" in form, fields > 1)
 
@@ -333,25 +348,15 @@ def test_nothing_in_a_translation_breaks_a_line_of_text():
 def test_jsonl_holds_everything_as_it_is(source):
     """Catches lines that no reader of JSON takes: surrogates, infinity, control characters."""
     best = [Translation(AWKWARD, -1.5, -2.0, [1]), Translation("", float("-inf"), float("nan"))]
-    (row,) = format_rows(0, AWKWARD, "", best, jsonl=True)
+    (row,) = format_rows(0, AWKWARD, best, jsonl=True)
     assert "\n" not in row
     record = json.loads(row, parse_constant=lambda name: pytest.fail(name))
     assert record["source"] == record["translations"][0]["text"] == AWKWARD
     assert record["translations"][0] == {"text": AWKWARD, "score": -1.5, "log_prob": -2.0}
     assert record["translations"][1] == {"text": "", "score": None, "log_prob": None}
-    (row,) = format_rows(0, "a", "b", best[:1], jsonl=True, score=True)
-    wanted = {"source": "a", "target": "b", "score": -1.5, "log_prob": -2.0, "pieces": 1}
+    (row,) = format_rows(0, "a", best[:1], jsonl=True, score=True)
+    wanted = {"source": "a", "target": AWKWARD, "score": -1.5, "log_prob": -2.0, "pieces": 1}
     assert json.loads(row) == wanted
     source.write_text("a")
     answer(source, lambda texts: [AWKWARD][: len(texts)])
     assert 'd"\\\u2028\u0085\x00\x1c?{}' in source.with_name("out").read_text()
-
-
-def test_alignments_are_written_beside_translations(source):
-    """Catches an alignment of another line, and a flag that --jsonl forgets."""
-    translator = FakeTranslator()
-    translator.align = lambda sources, targets: [[(0, 1), (1, 0)] for _ in sources]
-    for changes in ({}, {"score": str(source)}, {"jsonl": True}):
-        run(source, translator, alignments=True, **changes)
-        line = source.with_name("out").read_text().splitlines()[0]
-        assert ('"alignment": "0-1 1-0"' if "jsonl" in changes else "\t0-1 1-0") in line

@@ -298,9 +298,9 @@ def test_wrong_options_are_refused_before_any_compile(translator):
     with pytest.raises(ValueError, match="2 sources"):
         translator.score(["w1", "w2"], ["w1"])
     for wrong in (None, 1, b"w1"):
-        with pytest.raises(ValueError, match=rf"type str, but number 1 is {wrong!r}"):
+        with pytest.raises(ValueError, match=rf"type str; number 1 is {wrong!r}"):
             translator.translate(["w1", wrong])
-        with pytest.raises(ValueError, match=rf"type str, but number 1 is {wrong!r}"):
+        with pytest.raises(ValueError, match=rf"type str; number 1 is {wrong!r}"):
             list(translator.translate(iter(["w1", wrong])))
         with pytest.raises(ValueError, match=rf"targets .* number 0 is {wrong!r}"):
             translator.score(["w1"], [wrong])

@@ -15,7 +15,7 @@ from tests.helpers.tiny_models import make_batch, sentence, tiny_model
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.config import Config, MeshConfig
 from transformer.model.loss import make_loss_fn
-from transformer.parallel.mapping import make_parallel, partition_spec_of, rows_of_host
+from transformer.parallel.mapping import Parallel, make_parallel, partition_spec_of
 from transformer.training.steps import init_state, make_train_step
 
 NUM_STEPS, NUM_ROWS = 3, 13  # 13 is divided by no number of devices
@@ -177,16 +177,10 @@ def test_dimension_that_cannot_be_divided_evenly_stays_whole():
     assert partition_spec_of(path, (13, 16), SIZES) == PartitionSpec(None, "fsdp")
 
 
-@pytest.mark.parametrize(
-    ("shards", "rows"),
-    [
-        ([(2, 3), (3, None)], (4, 8)),
-        ([(1, 2), (3, 4)], (2, 8)),
-        ([(None, None)], (0, 8)),  # the only host
-    ],
-)
-def test_a_host_needs_the_rows_of_its_devices(shards, rows):
-    """Catches a host without the rows of one of its devices. shards: of each of them."""
-    places = {str(shard): (slice(*shard),) for shard in shards}
-    sharding = SimpleNamespace(addressable_devices_indices_map={(4,): places}.get)
-    assert rows_of_host(sharding, num_shards=4, num_rows=8) == rows
+def test_a_host_needs_the_rows_of_its_devices():
+    """Catches a host without the rows of one of its devices, of 8 rows over 4 devices."""
+    of_hosts = {(4, 8): [(4, 6), (6, None)], (2, 8): [(2, 4), (6, 8)], (0, 8): [(None, None)]}
+    for rows, shards in of_hosts.items():
+        places = {str(shard): (slice(*shard),) for shard in shards}
+        by_row = SimpleNamespace(addressable_devices_indices_map={(8,): places}.get)
+        assert Parallel.rows_of_host(SimpleNamespace(by_row=by_row), 8) == rows

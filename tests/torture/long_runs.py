@@ -24,7 +24,7 @@ from transformer.training.trainer import Trainer
 
 config = runpy.run_path(sys.argv[1])["get_config"]().with_values(json.loads(sys.argv[3]))
 resources, evaluate = Resources(), Trainer._evaluate
-progress.DRAWING_SHARE = float("inf")  # curves are drawn at each evaluation, not as time allows
+progress.DRAWING_EVERY = 0.0  # curves are drawn at each evaluation, not as time allows
 
 def evaluate_and_sample(trainer, *arguments):
     evaluate(trainer, *arguments)

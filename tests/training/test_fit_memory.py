@@ -5,7 +5,7 @@ from flax import linen as nn
 
 from tests.training.test_trainer import PointBatches, PointTask, make_config
 from transformer.training import automatic
-from transformer.training.automatic import GIB, make_trainer, step_memory
+from transformer.training.automatic import GIB, make_trainer
 from transformer.workdir import WorkDir
 
 
@@ -35,14 +35,14 @@ def test_the_fewest_that_fit_are_chosen(tmp_path, monkeypatch):
     """Catches a number that does not fit, more passes than the memory asks for, and a search
     without an end."""
     steps = {n: fit(tmp_path, accumulate_steps=n)[0].train_step for n in (1, 2, 4)}
-    needed = {n: step_memory(step) for n, step in steps.items()}
+    needed = {n: sum(step.memory()) for n, step in steps.items()}
     assert needed[1] > needed[2] > needed[4]
     for parts, size in needed.items():
         monkeypatch.setattr(automatic, "_memory_limit", lambda size=size: size + 1)
         trainer, choices = fit(tmp_path, accumulate_steps=0)
         assert choices.config.training.accumulate_steps == parts
         assert trainer.config == choices.config
-        assert step_memory(trainer.train_step) == size
+        assert sum(trainer.train_step.memory()) == size
         assert "GiB on each device" in choices.reasons["training.accumulate_steps"]
     monkeypatch.setattr(automatic, "_memory_limit", lambda: 1e-9 * GIB)
     with pytest.raises(ValueError, match=r"still needs .* GiB of the 1e-09 GiB on each device"):

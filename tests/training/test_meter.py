@@ -4,6 +4,7 @@ import jax
 import pytest
 
 from transformer.model.costs import StepCost
+from transformer.training import meter as meter_module
 from transformer.training.meter import MAX_IN_FLIGHT, Meter
 
 
@@ -20,8 +21,9 @@ def now():
 
 
 @pytest.fixture
-def meter(now):
-    return Meter(0, StepCost(100.0, 2), peak_flops=1e4, clock=lambda: now[0])
+def meter(now, monkeypatch):
+    monkeypatch.setattr(meter_module, "peak_flops", lambda devices: 1e4)
+    return Meter(StepCost(100.0, 2), clock=lambda: now[0])
 
 
 def test_means_are_weighted_by_tokens_and_start_anew_after_a_reading(meter, now):
@@ -29,12 +31,12 @@ def test_means_are_weighted_by_tokens_and_start_anew_after_a_reading(meter, now)
     meter.add(1, sums(30, 1.0))
     meter.add(2, sums(10, 3.0))
     now[0] += 1
-    metrics = meter.read(2)
+    metrics = meter.read()
     assert metrics["loss"] == pytest.approx(1.5)
     assert metrics["gradient_norm"] == pytest.approx(2.0)
     meter.add(3, sums(5, 7.0))
     now[0] += 1
-    assert meter.read(3)["loss"] == pytest.approx(7.0)
+    assert meter.read()["loss"] == pytest.approx(7.0)
 
 
 def test_a_pause_does_not_count_for_the_speed_and_waiting_for_data_is_a_share(meter, now):
@@ -44,16 +46,16 @@ def test_a_pause_does_not_count_for_the_speed_and_waiting_for_data_is_a_share(me
     meter.add(1, sums(10, 1.0))
     with meter.paused():
         now[0] += 30
-    assert meter.read(1)["tokens_per_second"] == pytest.approx(5)
+    assert meter.read()["tokens_per_second"] == pytest.approx(5)
     meter.add(2, sums(10, 1.0))
     with meter.waiting():
         now[0] += 1
     now[0] += 3
-    metrics = meter.read(2)
+    metrics = meter.read()
     assert metrics["tokens_per_second"] == pytest.approx(2.5)
     assert metrics["input_wait"] == pytest.approx(0.25)
     now[0] += 1
-    assert meter.read(2)["input_wait"] == 0.0
+    assert meter.read()["input_wait"] == 0.0
 
 
 def test_skipped_updates_are_counted_and_do_not_spoil_the_means(meter, now):
@@ -62,7 +64,7 @@ def test_skipped_updates_are_counted_and_do_not_spoil_the_means(meter, now):
     for step, values in enumerate((sums(10, 1.0), skipped, skipped, sums(10, 3.0), skipped), 1):
         meter.add(step, values)
     now[0] += 1
-    metrics = meter.read(5)
+    metrics = meter.read()
     assert metrics["loss"] == metrics["gradient_norm"] == pytest.approx(2.0)
     assert metrics["skipped"] == 3
     assert (meter.num_skipped_in_a_row, meter.skipped_steps) == (1, [2, 3, 5])
@@ -77,13 +79,13 @@ def test_sums_are_read_late(meter, now):
     assert MAX_IN_FLIGHT == 2
     assert meter.peek()["loss"] == pytest.approx(1.5)  # of the two that are no longer in flight
     assert meter.peek()["gradient_norm"] == pytest.approx(2.0)
-    assert meter.read(4)["loss"] == pytest.approx(2.5)
+    assert meter.read()["loss"] == pytest.approx(2.5)
 
 
 def test_totals_go_on_from_those_of_a_checkpoint(now):
     """Catches a resumption that begins to count anew, and device-hours of one device only."""
     before = {"seconds": 100.0, "device_hours": 0.5, "target_tokens": 7}
-    meter = Meter(0, trained=before, clock=lambda: now[0])
+    meter = Meter(trained=before, clock=lambda: now[0])
     meter.add(1, sums(10, 1.0))
     meter.settle()
     now[0] += 900
@@ -96,8 +98,8 @@ def test_utilisation_is_the_models_arithmetic_over_the_peak_or_left_out(meter, n
     utilisation of 0 or infinity, and a perplexity of a loss that is in no nats."""
     meter.add(1, sums(10, 1.0))
     now[0] += 1
-    assert meter.read(1)["utilisation"] == pytest.approx(0.05)
-    meter = Meter(0, clock=lambda: now[0])
+    assert meter.read()["utilisation"] == pytest.approx(0.05)
+    meter = Meter(clock=lambda: now[0])
     now[0] += 1
     meter.add(1, {name: value for name, value in sums(10, 1.0).items() if name != "nll"})
-    assert not meter.read(1).keys() & {"utilisation", "perplexity"}
+    assert not meter.read().keys() & {"utilisation", "perplexity"}

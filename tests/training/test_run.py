@@ -68,7 +68,7 @@ def test_mistakes_are_value_errors(config, tmp_path):
     with pytest.raises(ValueError, match=r"model\.num_heads"):
         transformer.train(other, tmp_path / "run")
     other.model.num_heads, other.data.corpus = 1, str(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="--profile must be STEP:COUNT"):
+    with pytest.raises(ValueError, match="--profile=9 must be STEP:COUNT"):
         transformer.train(other, tmp_path / "run", verbose=False, profile="9")
     for _ in range(2):  # the second time the folder is free again
         with pytest.raises(ValueError, match="nowhere"):

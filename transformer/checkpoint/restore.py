@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from etils.epath import PathLike
 from flax import linen as nn
+from flax.traverse_util import flatten_dict
 from jax.typing import DTypeLike
 
 from transformer.checkpoint.about import FILES, as_trained, files_of
@@ -214,13 +215,13 @@ def abstract_params(model: nn.Module, batch: tuple[np.ndarray, ...]) -> Params:
 
 def check_shapes(model: nn.Module, batch: tuple[np.ndarray, ...], params: Params) -> None:
     """Raises ValueError if `params` are not those of `model`: other names, shapes or layers."""
-    expected = abstract_params(model, batch)
-    if jax.tree.structure(expected) != jax.tree.structure(params):
+    expected: dict[str, Any] = flatten_dict(abstract_params(model, batch), sep="/")
+    given: dict[str, Any] = flatten_dict(params, sep="/")
+    if expected.keys() != given.keys():
         raise ValueError("The checkpoint holds other layers than its settings say.")
-    wanted = jax.tree_util.tree_leaves_with_path(expected)
-    for (path, want), got in zip(wanted, jax.tree.leaves(params), strict=True):
-        if want.shape != got.shape:
+    for name, array in expected.items():
+        if array.shape != given[name].shape:
             raise ValueError(
-                f"The checkpoint does not fit its settings and its tokenizer: "
-                f"{jax.tree_util.keystr(path)} must be {want.shape}, but is {got.shape}."
+                f"The checkpoint does not fit its settings and its tokenizer: {name} must be "
+                f"{array.shape}, but is {given[name].shape}."
             )

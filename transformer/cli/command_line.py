@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 import transformer
-from transformer.cli.flags import CommonFlags, flags_of, given_flags, help_lines
+from transformer.cli.flags import CommonFlags, Flag, flags_of, help_lines
 from transformer.cli.process import run_guarded, run_process
 from transformer.config import Config
 from transformer.config.python_files import (
@@ -101,24 +101,14 @@ def parse(kind: type[F], argv: Sequence[str], words: Sequence[str] = ()) -> Comm
     flags, as ("FOLDER", "[NAME]"). Raises ValueError, in one sentence.
     """
     flags = flags_of(kind)
-    known = Config.settings() if "config" in flags else ()
-    settings = {f"config.{each.name}": each.type for each in known}
-    types = {name: flag.type for name, flag in flags.items()} | settings
-    given, rest = _split(argv[1:], types)
+    settings = Config.settings() if "config" in flags else ()
+    known = flags | {f"config.{each.name}": Flag(each.name, each.type) for each in settings}
+    given, rest = _split(argv[1:], known)
     files = [text for name, text in given if name == "config"]
     if len(files) > 1:
         raise ValueError(f"--config was given {len(files)} times: {', '.join(files)}; name one.")
-    values: dict[str, Any] = {}
-    for name, text in given:
-        declared = flags.get(name)
-        choices = declared.choices if declared else ()
-        expected = f"one of {', '.join(choices)}" if choices else EXPECTED[types[name]]
-        values[name] = _value(text, types[name])
-        if values[name] is None or (choices and text not in choices):
-            raise ValueError(f"--{name} must be {expected}, not '{text}'.")
-        if declared and text == "" and declared.default is not None:
-            raise ValueError(f"--{name} needs a value: --{name}=…")
-    made = kind(**{name: values[name] for name in flags if name in values})
+    values = {name: _value(name, text, known[name]) for name, text in given}
+    made = kind(**{name: value for name, value in values.items() if name in flags})
     is_right_number = sum("[" not in word for word in words) <= len(rest) <= len(words)
     if not (made.help or made.version or is_right_number):
         expected = " ".join(words) or "only --flags"
@@ -128,12 +118,12 @@ def parse(kind: type[F], argv: Sequence[str], words: Sequence[str] = ()) -> Comm
             raise ValueError(f"--register must name a Python file, not {path}.")
         with explaining_errors(path):
             run_file(path)
-    changes = {name.removeprefix("config."): values[name] for name in settings if name in values}
+    changes = {known[name].name: value for name, value in values.items() if name not in flags}
     return CommandLine(made, rest, changes)
 
 
 def _split(
-    words: Sequence[str], types: Mapping[str, type]
+    words: Sequence[str], known: Mapping[str, Flag]
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Returns ((name, text of the value) of each flag in order, the words that are no flags)."""
     given, rest, ahead = [], [], iter(words)
@@ -143,25 +133,31 @@ def _split(
             rest += ahead
         elif not match:
             rest.append(word)
-        elif (name := {"h": "help"}.get(match[1], match[1])) in types:
-            follows = "true" if types[name] is bool else None
+        elif (name := {"h": "help"}.get(match[1], match[1])) in known:
+            follows = "true" if known[name].type is bool else None
             text = match[2][1:] if match[2] else follows or next(ahead, "")
             given.append((name, text))
-        elif types.get(name.removeprefix("no")) is bool and not match[2]:
+        elif (off := known.get(name.removeprefix("no"))) and off.type is bool and not match[2]:
             given.append((name.removeprefix("no"), "false"))
         else:
-            nearest = _nearest(name, types)
+            nearest = _nearest(name, known)
             hint = f"did you mean --{nearest}?" if nearest else "see --help."
             raise ValueError(f"there is no --{name}; {hint}")
     return given, rest
 
 
-def _value(text: str, kind: type) -> Any:
-    """Returns the value that a text stands for, None if it stands for none."""
+def _value(name: str, text: str, rules: Flag) -> Any:
+    """Returns the value that a text stands for."""
+    expected = f"one of {', '.join(rules.choices)}" if rules.choices else EXPECTED[rules.type]
     try:
-        return TRUTH[text.lower()] if kind is bool else kind(text)
+        value = TRUTH[text.lower()] if rules.type is bool else rules.type(text)
     except (KeyError, ValueError):
-        return None
+        value = None
+    if value is None or (rules.choices and text not in rules.choices):
+        raise ValueError(f"--{name} must be {expected}, not '{text}'.")
+    if text == "" and rules.default is not None:
+        raise ValueError(f"--{name} needs a value: --{name}=…")
+    return value
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
@@ -190,7 +186,7 @@ def help_text(usage: str | None, line: CommandLine[Any]) -> str:
     text = [(usage or "").strip(), "", "Flags:", *lines]
     if hasattr(line.flags, "config"):
         config, values = Config(), "their defaults where the file of --config sets no other"
-        if {"config", "workdir"} & given_flags(line.flags).keys():
+        if line.flags.given("config", "workdir"):
             config, values = line.chosen_config, "the values of the configuration named"
         current = config.values()
         settings = (

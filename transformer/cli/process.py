@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import transformer
 from transformer.cli.flags import HostFlags
 from transformer.config import Config
-from transformer.console import be_quiet, escaped, live_line, phase, say, showing_phases
+from transformer.console import escaped, live_line, phase, say, showing_phases
 from transformer.data.workers import num_cores
 from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE, WRONG_INPUT, ResumableError
 from transformer.files.reading import reason_of
@@ -41,7 +41,7 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
     sys.excepthook = show_defect
     with contextlib.suppress(RuntimeError, OSError, ValueError):  # there is no standard error
         faulthandler.enable()
-    live_line().has_stamps = True
+    live_line.has_stamps = True
     try:
         with showing_phases():
             code = main(sys.argv)
@@ -123,7 +123,7 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     finally:
         timer.cancel()
     if not is_first:
-        be_quiet()
+        live_line.is_silent = True
     versions = f"{transformer.__version__} {jax.__version__}"
     hosts.check_same("their versions of this package or of JAX", versions.encode)
     if evaluated:
@@ -148,19 +148,14 @@ def run_guarded(work: Callable[[], int]) -> int:
         sys.stdout = None  # nor is there anything left to flush
         return DONE
     except Exception as error:
-        fail(*explain_error(error))
-
-
-def fail(text: str, code: int = WRONG_INPUT) -> NoReturn:
-    """Prints each line of `text` as an error and ends the process with `code`."""
-    live_line().has_stamps = False  # a sentence for a person, as the last line
-    say("\n".join(f"error: {sentence}" for sentence in text.split("\n")), on_every_host=True)
-    try:
-        if sys.stdout:
-            sys.stdout.flush()
-    except (OSError, ValueError):  # a full disk: it cannot be written at the end either
-        sys.stdout = None
-    exit_process(code)
+        text, code = explain_error(error)
+        live_line.has_stamps = False  # a sentence for a person, as the last line
+        say("\n".join(f"error: {line}" for line in text.split("\n")), on_every_host=True)
+        try:
+            print(end="", flush=True)
+        except (OSError, ValueError):  # a full disk: it cannot be written at the end either
+            sys.stdout = None
+        exit_process(code)
 
 
 def exit_process(code: int) -> NoReturn:
@@ -199,7 +194,6 @@ def explain_error(error: Exception) -> tuple[str, int]:
         return f"Cloud Storage: {reason_of(error)}", WRONG_INPUT
     if isinstance(error, OSError) and error.errno and error.strerror:
         file = "A file, or standard output," if error.filename is None else error.filename
-        file = os.fsdecode(file) if isinstance(file, bytes) else file
         return f"{file} cannot be read or written: {error.strerror}.", WRONG_INPUT
     reason = str(error).split("\n")[0]
     if not jax or not isinstance(error, jax.errors.JaxRuntimeError):

@@ -41,14 +41,11 @@ class DataConfig(Settings):
     )
     source_noise: str = setting(
         "",
-        "Damage each source: misspell, or remove_accents; with equal languages a text is both "
-        "source and target.",
+        "Damage to each source; with equal languages a text is both source and target.",
         choices=("", "misspell", "remove_accents"),
     )
     corpus_temperature: float = setting(
-        1.0,
-        "T: several corpora are shown in proportion to weight · pairs^(1/T); 1: weight · pairs.",
-        at_least=1,
+        1.0, "T: several corpora are shown in proportion to weight · pairs^(1/T).", at_least=1
     )
     row_length: int = count(
         256, "Tokens in a packed row; longer sentences are left out.", at_most=2**20
@@ -59,8 +56,7 @@ class DataConfig(Settings):
     drop_identical: bool = setting(True, "Leave out training pairs whose two sides are equal.")
     drop_duplicates: str = setting(
         "",
-        "Leave out training pairs that occurred before: the pair, its source, its target, or "
-        "either of them.",
+        "Leave out training pairs of which this part, or either side, occurred before.",
         choices=("", "pair", "source", "target", "either"),
     )
     drop_without_letters: bool = setting(
@@ -81,8 +77,7 @@ class DataConfig(Settings):
     )
     cache_key: str = setting(
         "time",
-        "What tells that a corpus has changed: path, size and time of its files, or a hash of all "
-        "they hold.",
+        "What tells that a corpus has changed: path, size and time of its files, or their hash.",
         choices=("time", "hash"),
         **SPEED_ONLY,
     )
@@ -90,8 +85,7 @@ class DataConfig(Settings):
         0, "Processes that prepare a corpus; 0: as many as cores.", at_most=1024, **SPEED_ONLY
     )
     subword_dropout: float = rate(
-        0.0,
-        "BPE-dropout: the probability with which a merge is dropped, anew in each epoch; 0: none.",
+        0.0, "BPE-dropout: the probability with which a merge is dropped, anew in each epoch."
     )
     mask_rate: float = rate(0.15, "Share of the tokens that a masked language model has to guess.")
     patch_size: int = setting(
@@ -101,10 +95,7 @@ class DataConfig(Settings):
         False, "Mirror half of the training images left to right, drawn anew in each batch."
     )
     crop_padding: int = setting(
-        0,
-        "Move each training image by up to so many pixels, drawn anew in each batch: it is padded "
-        "with 0 and cropped.",
-        at_most=1024,
+        0, "Move each training image by up to so many pixels, drawn anew.", at_most=1024
     )
 
     @property

@@ -15,8 +15,8 @@ import transformer
 from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.groups import DecodingConfig, MeshConfig, OptimizerConfig, TrainingConfig
 from transformer.config.model import ModelConfig
-from transformer.config.rules import broken_rules
-from transformer.config.setting import Settings, keeping_mistakes, setting
+from transformer.config.rules import RULES
+from transformer.config.setting import Settings, naming_all_mistakes, setting
 from transformer.registry import TASKS
 
 # Settings of earlier versions, and the values that they now always have; None: any value is right.
@@ -73,26 +73,28 @@ class Config(Settings):
 
         >>> config.with_values({"model.d_ff": lambda base: 2 * base.model.d_ff})
         """
-        changed, mistakes = deepcopy(self), []
-        for name, value in changes.items():
-            group, _, field_name = name.rpartition(".")
-            owner = getattr(changed, group) if group else changed
-            try:
+        changed = deepcopy(self)
+        with naming_all_mistakes():
+            for name, value in changes.items():
+                group, _, field_name = name.rpartition(".")
+                owner = getattr(changed, group) if group else changed
+                getattr(owner, field_name)  # raises AttributeError
                 setattr(owner, field_name, value(self) if callable(value) else value)
-            except ValueError as error:
-                mistakes.append(str(error))
-        if mistakes:
-            raise ValueError("\n".join(mistakes))
         return changed
 
     def validate(self) -> "Config":
         """Returns itself, or raises ValueError with a line for each broken rule, a sentence.
 
-        Rules between settings of which one is still to be chosen hold when `validate` is called
-        with the chosen values.
+        A rule whose sentence names a setting that is still to be chosen is left out.
         """
-        if mistakes := "\n".join(broken_rules(self)):
-            raise ValueError(mistakes)
+        automatic = self.automatic_settings()
+        broken = [
+            sentence.format(c=self)
+            for sentence, is_broken in RULES.items()
+            if not any(name in sentence for name in automatic) and is_broken(self)
+        ]
+        if broken:
+            raise ValueError("\n".join(broken))
         return self
 
     def automatic_settings(self) -> list[str]:
@@ -134,13 +136,11 @@ class Config(Settings):
                 group, _, field_name = name.partition(".")
                 if data.get(group, {}).pop(field_name, value) != value and value is not None:
                     raise ValueError(f"{name} is always {value} now.")
-            with keeping_mistakes() as mistakes:
+            with naming_all_mistakes():
                 for name, group in get_type_hints(cls).items():
                     if dataclasses.is_dataclass(group):
                         data[name] = group(**data.get(name, {}))
                 config = cls(**data)
-            if mistakes:
-                raise ValueError("\n".join(str(error) for error, _ in mistakes))
             return config.validate()
         except (json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
             raise ValueError(

@@ -6,12 +6,13 @@ import sys
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import transformer
 from transformer.config.experiment import Config
-from transformer.config.setting import keeping_mistakes
+from transformer.config.setting import naming_all_mistakes
 from transformer.console import say
 
 DEFAULT_CONFIG = "configs/embedded_en_de.py"
@@ -31,11 +32,9 @@ def load_config_file(path: str, argument: str = "") -> Config:
         try:
             inspect.signature(get_config).bind(*arguments)
         except TypeError:
-            raise ValueError(
-                f"get_config() takes no argument: leave out :{argument}."
-                if argument
-                else f"get_config() needs an argument: --config={path}:ARGUMENT."
-            ) from None
+            needed = f"an argument: --config={path}:ARGUMENT"
+            way_out = f"takes no argument: leave out :{argument}" if argument else f"needs {needed}"
+            raise ValueError(f"get_config() {way_out}.") from None
         config = get_config(*arguments)
         if not isinstance(config, Config):
             raise ValueError(f"get_config() must return a Config, not {config!r}.")
@@ -66,14 +65,11 @@ def explaining_errors(path: str) -> Generator[None]:
     A line names the file, the line in it and its code. Wrong names and values of settings do not
     end the file, so that all of them are named at once.
     """
-    with keeping_mistakes() as mistakes:
+    with naming_all_mistakes(partial(_explain, path)) as mistakes:
         try:
             yield
         except Exception as error:
             mistakes.append((error, traceback.extract_tb(error.__traceback__)))
-    if mistakes:
-        lines = [_explain(path, error, stack) for error, stack in mistakes]
-        raise ValueError("\n".join(lines)) from mistakes[-1][0]
 
 
 def _explain(path: str, error: Exception, stack: traceback.StackSummary) -> str:
@@ -86,7 +82,7 @@ def _explain(path: str, error: Exception, stack: traceback.StackSummary) -> str:
     frames = [frame for frame in stack if frame.filename == file]
     if frames and frames[-1].line and not frames[-1].line.startswith("raise "):
         path = f"{path}, line {frames[-1].lineno}, {frames[-1].line}"
-    return f"{path}: {reason}"
+    return f"{path}: " + reason.replace("\n", f"\n{path}: ")
 
 
 def find_config(value: str, flag: str = "config") -> str:

@@ -4,7 +4,7 @@ The sentence of a rule names the settings that it reads: while one of them is st
 the rule is not checked.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from transformer.config.data import DataConfig
@@ -162,14 +162,3 @@ RULES: dict[str, Callable[["Config"], object]] = {
         lambda c: c.parallelism == "pmap" and (c.mesh.fsdp, c.mesh.tensor) != (1, 1)
     ),
 }
-
-
-def broken_rules(config: "Config") -> Iterator[str]:
-    """Yields the sentence of each rule that settings break which are all right alone.
-
-    A rule whose sentence names a setting that is still to be chosen is left out.
-    """
-    automatic = config.automatic_settings()
-    for sentence, is_broken in RULES.items():
-        if not any(name in sentence for name in automatic) and is_broken(config):
-            yield sentence.format(c=config)

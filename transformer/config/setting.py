@@ -168,21 +168,27 @@ class Setting:
 
 
 Mistakes = list[tuple[Exception, traceback.StackSummary]]  # with where each was made
-_kept: ContextVar[Mistakes | None] = ContextVar("kept", default=None)
+_mistakes: ContextVar[Mistakes | None] = ContextVar("mistakes", default=None)
 
 
 @contextmanager
-def keeping_mistakes() -> Generator[Mistakes]:
-    """Collects the wrong names and values that settings are given in the block, in a list.
+def naming_all_mistakes(
+    describe: Callable[[Exception, traceback.StackSummary], str] = lambda error, _: str(error),
+) -> Generator[Mistakes]:
+    """Raises one ValueError with a line for each wrong name or value that a setting gets in it.
 
-    Outside of it they raise; in it the settings stay as they were.
+    Outside of such a block each of them raises at once. The block gets the list of mistakes so far,
+    to which it may add others. describe: returns the line of a mistake.
     """
     mistakes: Mistakes = []
-    token = _kept.set(mistakes)
+    token = _mistakes.set(mistakes)
     try:
         yield mistakes
     finally:
-        _kept.reset(token)
+        _mistakes.reset(token)
+    if mistakes:
+        lines = [describe(error, stack) for error, stack in mistakes]
+        raise ValueError("\n".join(lines)) from mistakes[-1][0]
 
 
 @dataclasses.dataclass
@@ -203,9 +209,9 @@ class Settings:
         try:
             value = self._checked(name, value)
         except (AttributeError, ValueError) as error:
-            if (kept := _kept.get()) is None:
+            if (mistakes := _mistakes.get()) is None:
                 raise
-            kept.append((error, traceback.extract_stack()))
+            mistakes.append((error, traceback.extract_stack()))
         else:
             super().__setattr__(name, value)
 

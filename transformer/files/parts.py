@@ -9,6 +9,7 @@ parts that are missing.
 import re
 import time
 import uuid
+import warnings
 from contextlib import suppress
 
 from etils import epath
@@ -64,12 +65,13 @@ class Parts:
 
     def remove_unfinished(self) -> None:
         """Removes what writers that were killed have left."""
-        for file in [] if storage.is_remote(self.folder) else self.folder.glob("*.tmp"):
+        for file in self.folder.glob("*.tmp"):
             file.unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Removes the folder with all that it holds; warns if that fails."""
-        if storage.is_remote(self.folder):
+        with suppress(OSError):
             self.folder.rmtree(missing_ok=True)
-        else:
-            storage.remove_folder(self.folder)
+        if self.folder.exists():
+            said = f"{self.folder} is not needed any more and cannot be removed"
+            warnings.warn(said, stacklevel=2)

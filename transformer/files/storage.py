@@ -7,9 +7,7 @@ import fcntl
 import importlib.util
 import os
 import pathlib
-import shutil
 import socket
-import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import IO, Any, TextIO
@@ -107,13 +105,6 @@ def _open_object_atomically(path: epath.Path) -> Generator[IO[bytes]]:
         file.closed = True  # else the garbage collector would close it, which uploads it
         raise
     file.close()
-
-
-def remove_folder(folder: PathLike) -> None:
-    """Removes a local folder, if it is there, with all that it holds; warns if that fails."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if os.path.lexists(folder):
-        warnings.warn(f"{folder} is not needed any more and cannot be removed", stacklevel=2)
 
 
 def take_lock(path: epath.Path, flag: str) -> TextIO:

@@ -1,7 +1,6 @@
 """What a trained encoder makes of examples: classes of texts or images, word labels, vectors."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from transformer.data.rows.images import ImageBatch, are_shares, fill_images, to
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.inference.predictor import Predictor
+from transformer.inference.translation import to_json
 from transformer.model.single_stack import pool
 from transformer.registry import task_kind
 from transformer.search.programs import one_behind
@@ -40,30 +40,25 @@ class EncoderPredictor(Predictor):
         self._compiled = jax.jit(self._apply)
 
     def _apply(self, params: Params, batch: Any) -> jax.Array:
-        """Returns an answer for each row of a batch, [B, …]."""
+        """Returns a result for each row of a batch, [B, …]."""
         raise NotImplementedError
 
-    def _answers(self, batches: Iterator[tuple[np.ndarray, Any]]) -> Iterator[tuple[int, Any]]:
-        """Yields (index, answer) of each example; batches: (indices [B], -1 for none; B rows)."""
+    def _compute(self, batches: Iterable[tuple[np.ndarray, Any]]) -> Iterator[tuple[int, Any]]:
+        """Yields (index, result) of each example; batches: (indices [B], -1 for none; B rows)."""
         given = ((indices, self._compiled(self._params, batch)) for indices, batch in batches)
         return self._each_row(one_behind(given))
 
-    def _sentence_batches(self, source: Ragged) -> Iterator[tuple[np.ndarray, Batch]]:
-        """Yields batches for `_answers`, one sentence per row, T = 1; counts those that are cut."""
+    def _compute_texts(self, source: Ragged) -> Iterator[tuple[int, Any]]:
+        """Yields (index, result) of each sentence, one a row, T = 1; counts those that are cut."""
         longest, size = self.config.data.row_length, self.config.decoding.batch_size
-        for indices, bucket in plan_batches(source.lengths, longest, size):
-            inputs, lengths, num_truncated = fill_inputs(source, indices[0], bucket)
-            self.num_truncated += num_truncated
-            yield indices[0], Batch.from_arrays(inputs, input_lengths=lengths)
+        self.num_truncated += int((source.lengths > longest).sum())
 
-    def answers(self, lines: list[str], *, jsonl: bool = False) -> list[str]:
-        """Returns the answer to each line; with `jsonl` it is JSON that holds more."""
-        answers = self._answer(lines)
-        return [json.dumps(all, ensure_ascii=False) if jsonl else text for text, all in answers]
+        def batches() -> Iterator[tuple[np.ndarray, Batch]]:
+            for (indices,), bucket in plan_batches(source.lengths, longest, size):
+                inputs, lengths = fill_inputs(source, indices, bucket)
+                yield indices, Batch.from_arrays(inputs, input_lengths=lengths)
 
-    def _answer(self, lines: list[str]) -> list[tuple[str, dict[str, Any]]]:
-        """Returns (text, record) of what is answered to each line."""
-        raise NotImplementedError
+        return self._compute(batches())
 
 
 @dataclass
@@ -102,26 +97,27 @@ class Classifier(EncoderPredictor):
         """
         given: Any = examples
         if task_kind(self.config.task) == "images":
-            batches: Any = self._image_batches(given)
+            rows = self._compute(self._image_batches(given))
         else:
             check_texts(given, "classify")
-            encoded = encode_texts(self.tokenizer, given, self.config.model)
-            batches = self._sentence_batches(encoded)
-        answers = np.zeros((len(examples), len(self.labels.names)), np.float32)
-        for index, probabilities in self._answers(batches):
-            answers[index] = probabilities
+            rows = self._compute_texts(encode_texts(self.tokenizer, given, self.config.model))
+        results = np.zeros((len(examples), len(self.labels.names)), np.float32)
+        for index, probabilities in rows:
+            results[index] = probabilities
         classes = []
-        for row in answers.astype(float).tolist():
+        for row in results.astype(float).tolist():
             by_name = dict(zip(self.labels.names, row, strict=True))
             label = max(by_name, key=by_name.__getitem__)
             classes.append(Classification(label, by_name[label], by_name))
         return classes
 
-    def _answer(self, lines: list[str]) -> list[tuple[str, dict[str, Any]]]:
-        return [
-            (one.label, {"text": line, "label": one.label, "probabilities": one.probabilities})
-            for line, one in zip(lines, self.classify(lines), strict=True)
-        ]
+    def answers(self, lines: list[str], *, jsonl: bool = False) -> list[str]:
+        """Returns the class of each line; with `jsonl` as JSON, with the probabilities."""
+        rows = zip(lines, self.classify(lines), strict=True)
+        if not jsonl:
+            return [one.label for _, one in rows]
+        records = ({"text": t, "label": c.label, "probabilities": c.probabilities} for t, c in rows)
+        return [*map(to_json, records)]
 
     def _apply(self, params: Params, batch: Batch | ImageBatch) -> jax.Array:
         """Returns probabilities [B, classes]."""
@@ -129,7 +125,7 @@ class Classifier(EncoderPredictor):
         return jax.nn.softmax(logits[:, 0])
 
     def _image_batches(self, images: np.ndarray) -> Iterator[tuple[np.ndarray, ImageBatch]]:
-        """Yields batches for `_answers`, one image per row; raises ValueError for unfit images."""
+        """Yields batches for `_compute`, one image per row; raises ValueError for unfit images."""
         images, size = np.asarray(images, np.float32), self.config.decoding.batch_size
         if list(images.shape[1:]) == self.labels.image_shape[:2]:
             images = images[..., None]
@@ -169,16 +165,19 @@ class Tagger(EncoderPredictor):
         check_texts(texts, "tag")
         source, firsts = encode_words(self.tokenizer, texts, self.config.model)
         labels: list[list[str]] = [[] for _ in texts]
-        for index, classes in self._answers(self._sentence_batches(source)):
+        for index, classes in self._compute_texts(source):
             places = firsts[index]
             num_seen = min(source.lengths[index], self.config.data.row_length) - 1  # without EOS
             names = [self.labels.names[n] for n in classes[places[places < num_seen]]]
             labels[index] = names + [NOT_SEEN] * (len(places) - len(names))
         return labels
 
-    def _answer(self, lines: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    def answers(self, lines: list[str], *, jsonl: bool = False) -> list[str]:
+        """Returns the labels of each line, with blanks between; with `jsonl` as JSON."""
         rows = zip(lines, self.tag(lines), strict=True)
-        return [(" ".join(row), {"words": line.split(), "labels": row}) for line, row in rows]
+        if not jsonl:
+            return [" ".join(labels) for _, labels in rows]
+        return [to_json({"words": line.split(), "labels": labels}) for line, labels in rows]
 
     def _apply(self, params: Params, batch: Batch) -> jax.Array:
         """Returns the class of each position, [B, S]."""
@@ -214,7 +213,7 @@ class TextEncoder(EncoderPredictor):
             texts = [*map(Tags(self.config.data).put_on, texts)]
         source = encode_texts(self.tokenizer, texts, self.config.model)
         vectors = np.zeros((len(texts), self.config.model.d_model), np.float32)
-        for index, pooled in self._answers(self._sentence_batches(source)):
+        for index, pooled in self._compute_texts(source):
             vectors[index] = pooled[POOLINGS.index(pooling)]
         return vectors
 

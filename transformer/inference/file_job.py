@@ -14,10 +14,10 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import chain, count, islice, repeat, zip_longest
+from itertools import count, islice, repeat, zip_longest
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,12 +47,16 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
 
 @dataclass
 class Chunk:
-    """Consecutive lines of a text behind `start` others; companions: their targets or prefixes."""
+    """Consecutive lines of a text, behind `start` others.
+
+    companions: their targets or prefixes. is_new: whether no earlier start had finished them.
+    """
 
     number: int
     start: int
     lines: list[str]
     companions: list[str] | None = None
+    is_new: bool = field(default=True, init=False)
 
     @cached_property
     def checksum(self) -> str:
@@ -79,14 +83,10 @@ def read_chunks(files: Sequence[Lines], sizes: Iterable[int]) -> Iterator[Chunk]
 
 
 def check_files(output: str, *files: str, may_replace: bool = True) -> None:
-    """Raises ValueError for an output that cannot be written, and for texts that do not pair.
+    """Raises ValueError for an output that would replace a file, and for texts that do not pair.
 
     output: a file, or "" for standard output. may_replace: whether it may be there already.
     """
-    if output and not storage.is_remote(output):
-        real = os.path.realpath(output)
-        if os.path.isdir(real) or not os.path.isdir(os.path.dirname(real)):
-            raise ValueError(f"--output must be a file in a folder that exists, not {output}.")
     for file in files if output else ():
         local = os.path.expanduser(file)
         are_there = os.path.exists(output) and os.path.exists(local)
@@ -155,8 +155,7 @@ class ResumableFile:
         for name, now in self._identity.items():
             then = before.get(name)
             self.check(then == now, f"holds chunks made with {name} {then}, not {now}")
-        about = self._identity | {"started": time.strftime("%Y-%m-%d %H:%M:%S %Z")}
-        storage.write_atomically(self._about, json.dumps(about, indent=2))
+        storage.write_atomically(self._about, json.dumps(self._identity, indent=2))
 
     def check(self, is_same: bool, difference: str) -> None:
         """Raises ValueError, which says how it differs, if the folder is not of the same job."""
@@ -209,7 +208,7 @@ class FileJob:
 
     files: the input, and perhaps one whose lines pair with its; local or gs://, also .gz and .xz;
       "-" is standard input. output: a file of the same kinds, or "" for standard output.
-    model: a `Predictor`, which counts the lines of which something was lost; noun: what they are.
+    model: a `Predictor`, which counts the lines of which something was lost.
     answer: returns the lines of output for a chunk. options: {name: value} of all on which they
       depend, besides text and model; a job that was stopped is resumed only if it is the same.
     """
@@ -218,7 +217,6 @@ class FileJob:
     output: str
     chunk_lines: int
     model: Any
-    noun: str
     answer: Callable[[Chunk], Iterable[str]]
     options: dict[str, Any]
 
@@ -228,55 +226,40 @@ class FileJob:
         Raises ValueError for impossible options and files that cannot be read or written or do not
         pair, and `ResumableError` if another host does not do its chunks.
         """
-        self.answer(Chunk(0, 0, [], [] if len(self.files) > 1 else None))  # refuses wrong options
+        empty = Chunk(0, 0, [], [] if len(self.files) > 1 else None)
+        list(self.answer(empty))  # which refuses wrong options
         check_files(self.output, *self.files)
         stream, before = open_stream(self.output), self.model.num_truncated
         if jax.process_count() > 1 and (stream or "-" in self.files):
             raise ValueError("Several hosts need --input and --output that all of them see.")
-        files, warned = [open_lines(path) for path in self.files], Counter[str]()
         is_typed = "-" in self.files and console.is_terminal(sys.stdin)
         if is_typed:
-            console.ask_for_lines("a text")
+            say("Type a text per line; Ctrl-D ends.")
         idle = Phase("", 0, time.monotonic)  # a row would lie over what is typed
         growing = (min(FIRST_CHUNK_LINES << min(n, 20), self.chunk_lines) for n in count())
-        sizes = growing if stream else repeat(self.chunk_lines)
-        chunks = read_chunks(files, repeat(1) if is_typed else sizes)
-        work = self._to_stream(stream, chunks) if stream else self._to_file(chunks)
-        with nullcontext(idle) if is_typed else phase(files[0].name) as this, closing(work):
-            this.unit = "lines"
-            for num_lines, is_new in work:
-                if is_new:
-                    this.advance(num_lines)
-                else:  # which says nothing of the pace
-                    this.num_done += num_lines
-                share = files[0].fraction_read
-                this.total = round(this.num_done / share) if share else 0
-                warned = warned or _warn(files, warned)  # at the first bad line, not after hours
-        _warn(files, warned)
-        seconds = time.monotonic() - this.start
-        if self.output or seconds >= console.SHOW_EVERY[1]:
-            where = f": {self.output}" if self.output else ""
-            say(f"{quantity(this.num_done, 'line')} in {format_seconds(seconds)}{where}")
+        sizes = repeat(1) if is_typed else growing if stream else repeat(self.chunk_lines)
+        with nullcontext(idle) if is_typed else phase(self.files[0]) as this:
+            chunks = _counted([open_lines(path) for path in self.files], sizes, this)
+            self._to_stream(stream, chunks) if stream else self._to_file(chunks)
+        if self.output:
+            seconds = format_seconds(time.monotonic() - this.start)
+            say(f"{quantity(this.num_done, 'line')} in {seconds}: {self.output}")
         number = str(self.model.num_truncated - before).encode()
         if total := sum(map(int, hosts.gather_from_hosts(number))):
-            say(f"warning: {quantity(total, self.noun)} {self.model.truncation}")
+            say(f"warning: {quantity(total, 'line')} {self.model.truncation}")
 
-    def _to_stream(self, stream: IO[bytes], chunks: Iterator[Chunk]) -> Generator[tuple[int, bool]]:
-        """Writes each chunk at once; on a terminal, commands are escaped. Yields as `_to_file`."""
+    def _to_stream(self, stream: IO[bytes], chunks: Iterator[Chunk]) -> None:
+        """Writes each chunk at once; on a terminal, commands are escaped."""
         for chunk in chunks:
             data = self.run_chunk(chunk)
             if console.is_terminal(stream):
-                console.live_line().close()
+                console.live_line.close()
                 data = console.escaped(data.decode()).encode()
             stream.write(data)
             stream.flush()
-            yield len(chunk.lines), True
 
-    def _to_file(self, chunks: Iterator[Chunk]) -> Generator[tuple[int, bool]]:
-        """Writes this host's share of the chunks that are missing, then the file.
-
-        Yields (number of lines, whether no earlier start had finished them) of every chunk.
-        """
+    def _to_file(self, chunks: Iterator[Chunk]) -> None:
+        """Writes this host's share of the chunks that are missing, then the file."""
         host, num_hosts, start = jax.process_index(), jax.process_count(), time.monotonic()
         compress = COMPRESSORS.get(Path(self.output).suffix, bytes)
         options = self.options | {"chunk_lines": self.chunk_lines}
@@ -288,11 +271,11 @@ class FileJob:
                 number, checksum = chunk.number, chunk.checksum
                 is_same = finished.get(number, checksum) == checksum
                 file.check(is_same, f"belongs to another input (chunk {number + 1} differs)")
-                if number not in finished and number % num_hosts == host:
+                chunk.is_new = number not in finished
+                if chunk.is_new and number % num_hosts == host:
                     data = compress(self.run_chunk(chunk))
                     file.parts.write(part_name(number, checksum), data)
                 wanted[number] = checksum
-                yield len(chunk.lines), number not in finished
             file.finish(wanted, max(hosts.WAIT_SECONDS, time.monotonic() - start))
 
     def run_chunk(self, chunk: Chunk) -> bytes:
@@ -306,6 +289,21 @@ class FileJob:
         except ValueError as error:
             first, last = chunk.start + 1, chunk.start + len(chunk.lines)
             raise ValueError(f"{self.files[0]}, lines {first:,} to {last:,}: {error}") from None
+
+
+def _counted(files: Sequence[Lines], sizes: Iterable[int], this: Phase) -> Iterator[Chunk]:
+    """Yields chunks as `read_chunks` does; shows how many lines are done, and which were bad."""
+    this.unit, warned = "lines", Counter[str]()
+    for chunk in read_chunks(files, sizes):
+        yield chunk
+        if chunk.is_new:
+            this.advance(len(chunk.lines))
+        else:  # which says nothing of the pace
+            this.num_done += len(chunk.lines)
+        share = files[0].fraction_read
+        this.total = round(this.num_done / share) if share else 0
+        warned = warned or _warn(files, warned)  # at the first bad line, not after hours
+    _warn(files, warned)
 
 
 def _warn(files: Sequence[Lines], warned: Counter[str]) -> Counter[str]:
@@ -363,9 +361,9 @@ def translate_file(
     form["score"] = bool(score)
 
     def answer(chunk: Chunk) -> Iterator[str]:
-        companions = chunk.companions or [""] * len(chunk.lines)
         if score:
-            best = [[given] for given in translator.score(chunk.lines, companions)]
+            scored = translator.score(chunk.lines, chunk.companions or [])
+            best = [[translation] for translation in scored]
         else:
             how: dict[str, Any] = {"nbest": nbest or 1, "prefixes": chunk.companions} | options
             best = translator.translate(chunk.lines, **how)
@@ -373,13 +371,12 @@ def translate_file(
             firsts = [several[0] for several in best]
             for first, pairs in zip(firsts, translator.align(chunk.lines, firsts), strict=True):
                 first.alignment = pairs
-        lines = zip(chunk.lines, companions, best, strict=True)
-        rows = (format_rows(n, *line, **form) for n, line in enumerate(lines, chunk.start))
-        return chain.from_iterable(rows)
+        for number, line in enumerate(zip(chunk.lines, best, strict=True), chunk.start):
+            yield from format_rows(number, *line, **form)
 
     given = form | {"options": options, "prefixes": bool(prefixes)}
     files = [input, *filter(None, [score or prefixes])]
-    FileJob(files, output, chunk_lines, translator, "sentence", answer, given).run()
+    FileJob(files, output, chunk_lines, translator, answer, given).run()
 
 
 def answer_file(
@@ -397,4 +394,4 @@ def answer_file(
             raise ValueError(f"the model gave {len(answers)} answers; there must be one a line.")
         return (text.translate({10: " ", 13: " "}) for text in answers)  # its line breaks
 
-    FileJob([input], output, chunk_lines, model, "text", answer, {"options": options}).run()
+    FileJob([input], output, chunk_lines, model, answer, {"options": options}).run()

@@ -3,7 +3,7 @@
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ from transformer.search.decoding import FREE, HypothesisRules, Limits
 from transformer.search.programs import continuation_programs
 from transformer.search.sampling import Sampling, make_rngs
 
-OPTIONS = ("temperature", "top_k", "top_p")
+Window = tuple[int, np.ndarray, int]  # as of `LanguageModel._next_window`
 NO_END = FREE  # an id that no token has, so that a text which "ends" with it never ends
 UNBOUNDED = 2**30  # the window of a model with a memory
 STRIDE = 8  # positions between two texts that `stream` shows
@@ -36,14 +36,6 @@ def num_given(length: int, num_left: int, window: int) -> int:
 def up_to(ends: Sequence[int], ids: np.ndarray) -> np.ndarray:
     """Returns the ids before the first of `ends`, or all."""
     return ids[: np.append(np.flatnonzero(np.isin(ids, ends)), len(ids))[0]]
-
-
-class Window(NamedTuple):
-    """Tokens that are given to the model at once, and how many it adds to them."""
-
-    start: int  # the token before the first position
-    context: np.ndarray  # those at the first positions
-    stop: int  # the number of positions, the new tokens' included
 
 
 class LanguageModel(Predictor):
@@ -66,6 +58,8 @@ class LanguageModel(Predictor):
         super().__init__(run, devices)
         self.tokenizer = run.tokenizers[0]
         self._eos = self.tokenizer.special.eos
+        has_memory = self.config.model.has_memory
+        self._window = UNBOUNDED if has_memory else self.config.data.row_length
         self._programs: dict[Sampling, Any] = {}
 
     def generate(
@@ -89,7 +83,7 @@ class LanguageModel(Predictor):
           top_k: draws from the k most probable tokens only (0: from all).
           top_p: draws from the fewest tokens whose probabilities reach p (1.0: from all).
 
-        Raises ValueError for an unknown or impossible option.
+        Raises ValueError for an impossible option.
         """
         check_texts(prompts, "generate")
         num_rows = self.config.decoding.batch_size if full_batches or len(prompts) > 1 else 1
@@ -131,8 +125,6 @@ class LanguageModel(Predictor):
         """Yields the ids of all continuations whenever some have `STRIDE` tokens more."""
         if num_pieces < 1:
             raise ValueError(f"num_pieces must be at least 1, not {num_pieces}.")
-        if unknown := sampling.keys() - set(OPTIONS):
-            raise ValueError(f"generate has no option {unknown.pop()}: {', '.join(OPTIONS)}.")
         method = Sampling(HypothesisRules(self._eos, ends[0], "power", 0.0), **sampling)
         given, generated = [self.encode(p)[:-1] for p in prompts], [NOTHING for _ in prompts]
         if num_unknown := sum(int((ids == self.tokenizer.special.unk).sum()) for ids in given):
@@ -150,7 +142,8 @@ class LanguageModel(Predictor):
             for row in waiting:
                 text = np.append(given[row], generated[row])
                 window = self._next_window(text, num_pieces - len(generated[row]))
-                alike[self._cache_length(window)].append((row, window))
+                power_of_2 = max(SHORTEST_CACHE, 1 << (window[-1] - 1).bit_length())
+                alike[min(power_of_2, self._window)].append((row, window))
             for length, group in alike.items():
                 for start in range(0, len(group), num_rows):
                     rows, windows = zip(*group[start : start + num_rows], strict=True)
@@ -174,19 +167,16 @@ class LanguageModel(Predictor):
         return "\n".join(self.tokenizer.decode(line) for line in np.split(ids, ends))
 
     def _next_window(self, text: np.ndarray, num_left: int) -> Window:
-        """Returns what is generated next of a text that lacks so many tokens."""
+        """Returns what is given to the model of a text that lacks `num_left` tokens.
+
+        That is (the token before the first position, those at the first positions, the number of
+        positions, the new tokens' included).
+        """
         num_context = num_given(len(text), num_left, self._window)
         start, context = self._eos, text[len(text) - num_context :]
         if self.tokenizer.line_breaks_are_text and len(context):  # no EOS stands before it
             start, context = context[0], context[1:]
-        return Window(start, context, min(self._window, len(context) + num_left))
-
-    def _cache_length(self, window: Window) -> int:
-        """Returns 16, 32, 64, … positions for the tokens of a window, but no more than that."""
-        length = SHORTEST_CACHE
-        while length < window.stop:
-            length *= 2
-        return min(length, self._window)
+        return start, context, min(self._window, len(context) + num_left)
 
     def _ends(self, one_line: bool) -> list[int]:
         """Returns the ids that end a continuation, first the one that also ends a hypothesis."""
@@ -194,10 +184,6 @@ class LanguageModel(Predictor):
             return [self._eos if one_line else NO_END]
         ids = self.tokenizer.special.others(self.tokenizer.vocab_size) if one_line else []
         return [self._eos, *(int(i) for i in ids if "\n" in self.tokenizer.decode([i]))]
-
-    @property
-    def _window(self) -> int:
-        return UNBOUNDED if self.config.model.has_memory else self.config.data.row_length
 
     def _fill(
         self, windows: Sequence[Window], num_rows: int, length: int, seed: int, method: Sampling
@@ -215,7 +201,7 @@ class LanguageModel(Predictor):
         slots = begin(limits, make_rngs(seed, np.maximum(forced, 0)), starts)
         for position in range(0, int(stops.max()), STRIDE):
             slots, ids, is_finished = advance(self._params, slots, STRIDE)
-            rows, stop = zip(np.asarray(ids), windows, strict=False), position + STRIDE
-            yield [row[len(w.context) : min(stop, w.stop)] for row, w in rows]
+            rows, seen = zip(np.asarray(ids), windows, strict=False), position + STRIDE
+            yield [row[len(context) : min(seen, stop)] for row, (_, context, stop) in rows]
             if is_finished:
                 return

@@ -142,10 +142,14 @@ def pharaoh(alignment: Alignment) -> str:
 # ---- lines of a file
 
 
+def to_json(record: dict[str, Any]) -> str:
+    """Returns a record as one line of JSON."""
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)
+
+
 def format_rows(
     number: int,
     source: str,
-    companion: str,
     best: Sequence[Translation],
     *,
     nbest: int = 0,
@@ -156,16 +160,16 @@ def format_rows(
 ) -> Iterator[str]:
     """Yields the lines of a file for a sentence; nothing in a translation can break one.
 
-    number: of the line, from 0. best: its n-best list; if `score`, the `companion` as a
-    Translation. The others are those of `file_job.translate_file`.
+    number: of the line, from 0. best: its n-best list; if `score`, the given target alone. The
+    others are those of `file_job.translate_file`.
     """
     first, text = best[0], SEPARATORS.sub(" ", best[0].text)
     if jsonl and score:
         pieces = {"pieces": len(first.ids)}
-        yield _json({"source": source, "target": companion, **_numbers(first), **pieces})
+        yield to_json({"source": source, "target": first.text, **_numbers(first), **pieces})
     elif jsonl:
         translations = [{"text": one.text, **_numbers(one)} for one in best]
-        yield _json({"source": source, "translations": translations})
+        yield to_json({"source": source, "translations": translations})
     elif alignments:
         yield f"{text}\t{pharaoh(first.alignment or [])}"
     elif score:
@@ -183,7 +187,3 @@ def _numbers(translation: Translation) -> dict[str, Any]:
     rounded = {k: round(float(x), 6) if math.isfinite(x) else None for k, x in numbers.items()}
     aligned = translation.alignment
     return rounded if aligned is None else rounded | {"alignment": pharaoh(aligned)}
-
-
-def _json(record: dict[str, Any]) -> str:
-    return json.dumps(record, ensure_ascii=False, allow_nan=False)

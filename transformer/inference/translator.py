@@ -233,7 +233,8 @@ class Translator(Predictor):
 
     def encode(self, sources: Sequence[str]) -> PerToken:
         """Returns the encoded sources: `values` [B, S, D], as the decoder sees them."""
-        return self._per_token(scoring.encoded, sources)
+        source = self._encode_sources(sources)
+        return self._per_token(scoring.encoded, source, source, self.source_tokenizer)
 
     def logits(self, sources: Sequence[str], targets: Sequence[str]) -> PerToken:
         """Returns the logits of each target: `values` [B, T, V] float32.
@@ -241,14 +242,14 @@ class Translator(Predictor):
         `values[b, t]` are the scores of every token of the vocabulary at position t, given the
         source and the target's tokens before t.
         """
-        return self._per_token(scoring.logits, sources, targets)
+        return self._per_token(scoring.logits, *self._encode_pairs(sources, targets))
 
     def log_probs(self, sources: Sequence[str], targets: Sequence[str]) -> PerToken:
         """Returns the log-probability of each target's tokens, `values` [B, T].
 
         `score` sums it, but for the language that the targets of some imported models begin with.
         """
-        return self._per_token(scoring.log_probs, sources, targets)
+        return self._per_token(scoring.log_probs, *self._encode_pairs(sources, targets))
 
     def attention(self, source: str, target: str | Translation) -> AttentionWeights:
         """Returns the attention weights of all layers and heads for one sentence pair."""
@@ -311,6 +312,39 @@ class Translator(Predictor):
 
     # ---- shared
 
+    def _encode_pairs(
+        self, sources: Sequence[str], targets: Sequence[str]
+    ) -> tuple[Ragged, Ragged, Tokenizer]:
+        """Returns the ids of both sides, and the tokenizer of the targets, for `_per_token`."""
+        _check_pairs(sources, targets)
+        target = self._encode_texts(self.tokenizer, targets)
+        return self._encode_sources(sources), target, self.tokenizer
+
+    def _encode_sources(self, sources: Sequence[str]) -> Ragged:
+        """Returns the ids of sources with their tags; raises ValueError for one too long."""
+        check_texts(sources, "encode")
+        return self._encode_texts(self.source_tokenizer, [*map(self._tags.put_on, sources)])
+
+    def _encode_texts(self, tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
+        encoded, longest = Ragged.encode(tokenizer, texts), self.largest_bucket()
+        for index in np.flatnonzero(encoded.lengths > longest)[:1]:
+            raise ValueError(
+                f"Text {index} has {encoded.lengths[index]} tokens, and the model takes {longest}: "
+                f"shorten it."
+            )
+        return encoded
+
+    def _per_token(
+        self, function: ModelFn, source: Ragged, target: Ragged, tokenizer: Tokenizer
+    ) -> PerToken:
+        """Returns the values at the tokens of the targets, which are of `tokenizer`."""
+        rows = self._compute(function, source, target)
+        flat = np.concatenate(rows) if rows else np.zeros(0, np.float32)
+        mask = np.arange(target.lengths.max(initial=0)) < target.lengths[:, None]
+        values = np.zeros((*mask.shape, *flat.shape[1:]), flat.dtype)
+        values[mask] = flat
+        return PerToken(values, mask, [tokenizer.pieces(target[n]) for n in range(len(target))])
+
     def _fitting(
         self, function: ModelFn, source: Ragged, target: Ragged, otherwise: str
     ) -> Iterator[tuple[int, np.ndarray]]:
@@ -320,49 +354,11 @@ class Translator(Predictor):
         if (lengths > longest).any():
             warnings.warn(f"pairs of more than {longest} tokens get {otherwise}", stacklevel=3)
         fits = np.flatnonzero((lengths <= longest) & (target.lengths > 0))
-        sides = source.take(fits), target.take(fits)
-        rows = self._compute(function, *sides, sides[1].lengths)
+        rows = self._compute(function, source.take(fits), target.take(fits))
         yield from zip(fits.tolist(), rows, strict=True)
 
-    def _per_token(
-        self, function: ModelFn, sources: Sequence[str], targets: Sequence[str] | None = None
-    ) -> PerToken:
-        """Returns the values at the tokens of `targets`, or of `sources` if there are none."""
-        if targets is not None:
-            _check_pairs(sources, targets)
-        source, tokenizer = self._encode_sources(sources), self.tokenizer
-        if targets is None:
-            target, tokenizer = Ragged.from_lists([[]] * len(sources)), self.source_tokenizer
-        else:
-            target = self._encode_texts(tokenizer, targets)
-        ids = source if targets is None else target
-        rows = self._compute(function, source, target, ids.lengths)
-        longest, shape = max(map(len, rows), default=0), rows[0].shape[1:] if rows else ()
-        values = np.zeros((len(rows), longest, *shape), rows[0].dtype if rows else np.float32)
-        for padded, row in zip(values, rows, strict=True):
-            padded[: len(row)] = row
-        mask = np.arange(longest) < ids.lengths[:, None]
-        return PerToken(values, mask, [tokenizer.pieces(ids[n]) for n in range(len(ids))])
-
-    def _encode_sources(self, sources: Sequence[str]) -> Ragged:
-        """Returns the ids of sources with their tags; raises ValueError for one too long."""
-        check_texts(sources, "encode")
-        return self._encode_texts(self.source_tokenizer, [*map(self._tags.put_on, sources)])
-
-    def _encode_texts(self, tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
-        """Returns the ids of texts; raises ValueError for one that is too long."""
-        encoded, longest = Ragged.encode(tokenizer, texts), self.largest_bucket()
-        for index in np.flatnonzero(encoded.lengths > longest)[:1]:
-            raise ValueError(
-                f"Text {index} has {encoded.lengths[index]} tokens, and the model takes {longest}: "
-                f"shorten it."
-            )
-        return encoded
-
-    def _compute(
-        self, function: ModelFn, source: Ragged, target: Ragged, lengths: np.ndarray
-    ) -> list[np.ndarray]:
-        """Returns function(model, params, batch) of each pair, cut to its one of `lengths`."""
+    def _compute(self, function: ModelFn, source: Ragged, target: Ragged) -> list[np.ndarray]:
+        """Returns function(model, params, batch) of each pair, without what is padding."""
         longest, compiled = np.maximum(source.lengths, target.lengths), self._compiled[function]
         sizes = self.largest_bucket(), self.config.decoding.batch_size, self.replicas.size
 
@@ -375,7 +371,7 @@ class Translator(Predictor):
         rows = self._each_row(results() if is_large else one_behind(results()))
         values = [np.zeros(0, np.float32)] * len(source)
         for index, row in counted(rows, "scoring given texts", len(source)):
-            values[index] = row[: lengths[index]]
+            values[index] = row[: target.lengths[index]]
         return values
 
 

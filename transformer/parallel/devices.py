@@ -53,6 +53,12 @@ def find_chip(device_kind: str) -> Chip | None:
     return next((chip for name, chip in CHIPS.items() if name in device_kind), None)
 
 
+def peak_flops(devices: Sequence[jax.Device]) -> float:
+    """Returns the FLOP/s of equal devices together; 0 if they are not known."""
+    chip = find_chip(devices[0].device_kind)
+    return chip.peak_tflops * 1e12 * len(devices) if chip else 0.0
+
+
 ACCELERATORS = {  # device files, and the packages with which JAX uses them
     "/dev/nvidia[0-9]*": ("jax_cuda12_plugin", "jax_cuda13_plugin"),
     "/dev/accel[0-9]*": ("libtpu",),

@@ -19,7 +19,7 @@ from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.tree_util import KeyPath
 
-from transformer.config import Config, MeshConfig
+from transformer.config import Config
 
 Tree = TypeVar("Tree")  # a pytree of arrays
 Step = Callable[..., Any]  # (state, batch) -> (state, sums), or sums alone
@@ -43,10 +43,19 @@ ACTIVATION_AXES = (("batch", ROW_AXES), ("heads", "tensor"), ("mlp", "tensor"))
 def make_parallel(config: Config, devices: Sequence[jax.Device] | None = None) -> "Parallel":
     """Returns the mapping over `devices` (None: all) that a configuration asks for.
 
-    Raises ValueError if the mesh does not fit the number of devices or the sizes of the model.
+    An axis of -1 gets the devices that are left: of 8, data = -1, fsdp = 2, tensor = 1 gives data
+    4. Raises ValueError if the mesh does not fit the number of devices or the sizes of the model.
     """
     devices = list(jax.devices() if devices is None else devices)
-    shape = mesh_shape(config.mesh, len(devices))
+    wanted = {axis: getattr(config.mesh, axis) for axis in AXES}
+    rest = len(devices) // math.prod(size for size in wanted.values() if size > 0)
+    shape = {axis: rest if size == -1 else size for axis, size in wanted.items()}
+    if math.prod(shape.values()) != len(devices):
+        product = " × ".join(f"mesh.{axis} {size}" for axis, size in wanted.items())
+        raise ValueError(
+            f"{product} does not make the {len(devices)} devices of this run; set one of them to "
+            f"-1, the devices that are left."
+        )
     for name, axis in {"num_heads": "tensor", "d_ff": "tensor", "d_model": "fsdp"}.items():
         if (size := getattr(config.model, name)) % shape[axis]:
             raise ValueError(
@@ -97,7 +106,15 @@ class Parallel:
             specs = dict(in_specs=in_specs, out_specs=PartitionSpec(), check_vma=False)
             step = jax.shard_map(make_step("data"), mesh=self.mesh, **specs)
         else:
-            step = self._with_named_axes(make_step(None))
+            whole_step = make_step(None)
+
+            @functools.wraps(whole_step)
+            def step(*args: Any) -> Any:
+                # The names that the model gives to axes mean axes of the mesh.
+                mesh = jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh)
+                with mesh, nn.logical_axis_rules(ACTIVATION_AXES):
+                    return whole_step(*args)
+
         shardings = state and jax.tree.map(lambda x: x.sharding, state)
         # On a CPU a step that may overwrite its state takes a fifth longer: XLA works around it.
         may_donate = state and self.mesh.devices.flat[0].platform != "cpu"
@@ -107,17 +124,6 @@ class Parallel:
             out_shardings=(shardings, self.replicated) if state else self.replicated,
             donate_argnums=0 if may_donate else (),
         )
-
-    def _with_named_axes(self, step: Step) -> Step:
-        """Makes the names that the model gives to axes mean axes of the mesh."""
-
-        @functools.wraps(step)
-        def step_on_mesh(*args: Any) -> Any:
-            mesh = jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh)
-            with mesh, nn.logical_axis_rules(ACTIVATION_AXES):
-                return step(*args)
-
-        return step_on_mesh
 
     def padded_num_rows(self, num_rows: int, num_parts: int = 1) -> int:
         """Returns `num_rows` rounded up so that they divide evenly over devices and parts."""
@@ -145,6 +151,16 @@ class Parallel:
             return jax.ShapeDtypeStruct(shape, x.dtype, sharding=self.by_row)
 
         return jax.tree.map(shape_of, batch)
+
+    def rows_of_host(self, num_rows: int) -> tuple[int, int]:
+        """Returns the first row of a batch that this host's devices take, and that after the last.
+
+        Rows that lie between those of two devices of the host are among them. Of 8 rows over 4
+        devices, the second of two hosts has the devices 2 and 3, and the rows (4, 8).
+        """
+        shards = self.by_row.addressable_devices_indices_map((num_rows,)).values()
+        bounds = [index[0].indices(num_rows) for index in shards if index]
+        return min(bound[0] for bound in bounds), max(bound[1] for bound in bounds)
 
     def abstract(self, init_fn: Callable[[], Tree]) -> Tree:
         """Returns the shapes, types and shardings of what `init` returns; nothing is computed."""
@@ -180,26 +196,6 @@ class Parallel:
         )
 
 
-def mesh_shape(mesh: MeshConfig, num_devices: int) -> dict[str, int]:
-    """Returns {axis: number of devices}, with -1 replaced by the number that is left.
-
-    On 8 devices, data = -1, fsdp = 2, tensor = 1 gives data 4. Raises ValueError if the product is
-    not `num_devices`.
-    """
-    shape = {axis: getattr(mesh, axis) for axis in AXES}
-    given = math.prod(size for size in shape.values() if size > 0)
-    for axis, size in shape.items():
-        if size == -1 and num_devices % given == 0:
-            shape[axis] = num_devices // given
-    if math.prod(shape.values()) != num_devices:
-        wanted = " × ".join(f"mesh.{axis} {size}" for axis, size in shape.items())
-        raise ValueError(
-            f"{wanted} does not make the {num_devices} devices of this run; set one of them "
-            f"to -1, the devices that are left."
-        )
-    return shape
-
-
 def partition_spec_of(
     path: KeyPath, shape: tuple[int, ...], sizes: Mapping[str, int]
 ) -> PartitionSpec:
@@ -215,17 +211,3 @@ def partition_spec_of(
     return PartitionSpec(
         *(axis if size % sizes[axis] == 0 else None for axis, size in zip(axes, shape, strict=True))
     )
-
-
-def rows_of_host(by_row: NamedSharding, num_shards: int, num_rows: int) -> tuple[int, int]:
-    """Returns the first row of a batch that this host's devices take, and the one after the last.
-
-    by_row: how rows are split, into `num_shards` shards. Rows that lie between those of two devices
-    of the host are among them. Of 8 rows over 4 devices, the second of two hosts has the devices 2
-    and 3, and the rows (4, 8).
-    """
-    shards = by_row.addressable_devices_indices_map((num_shards,)).values()
-    bounds = [index[0].indices(num_shards) for index in shards if index]
-    rows_per_shard = num_rows // num_shards
-    first, last = min(bound[0] for bound in bounds), max(bound[1] for bound in bounds)
-    return first * rows_per_shard, last * rows_per_shard

@@ -82,6 +82,7 @@ class Stopping:
         self.signal: int | None = None  # the last one that was noted
         self.best = -math.inf
         self.num_worse = 0  # evaluations since the best
+        self.has_converged = False
 
     @contextmanager
     def noting_signals(self) -> Generator[None]:
@@ -111,11 +112,7 @@ class Stopping:
         self.num_worse += 1
         if math.isfinite(score) and score > self.best:
             self.best, self.num_worse = score, 0
-
-    @property
-    def has_converged(self) -> bool:
-        """Whether `patience` evaluations in a row were no better than the best before."""
-        return 0 < self.patience <= self.num_worse
+        self.has_converged = 0 < self.patience <= self.num_worse
 
     @property
     def exit_code(self) -> int:

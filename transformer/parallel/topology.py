@@ -5,7 +5,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax.experimental import topologies
@@ -16,25 +16,19 @@ SQUARES = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16"
 CUBES = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16 8x16x16"
 
 
-class Generation(NamedTuple):
-    """The slices of a generation of TPUs."""
-
-    shapes: str  # arrangements of chips that Google Cloud offers
-    cores_per_chip: int = 1  # where the number in a slice's name counts cores, as in v4-8
-    is_megacore: bool = False  # the two cores of a chip are one device, which libtpu must be told
-
-
-# By the first part of a slice's name.
+# By the first part of a slice's name: the arrangements of chips that Google Cloud offers, and what
+# the number in a name as v4-8 counts for each chip: 2 where it counts cores.
 GENERATIONS = {
-    "v2": Generation("2x2 4x4 8x8 8x16 16x16", cores_per_chip=2),
-    "v3": Generation("2x2 4x4 4x8 8x8 8x16 16x16 16x32 32x32", cores_per_chip=2),
-    "v4": Generation(CUBES, cores_per_chip=2, is_megacore=True),
-    "v5e": Generation(SQUARES),
-    "v5litepod": Generation(SQUARES),  # the name of a v5e in accelerator types
-    "v5p": Generation(CUBES, cores_per_chip=2, is_megacore=True),
-    "v6e": Generation(SQUARES),
-    "tpu7x": Generation(CUBES, cores_per_chip=2),
+    "v2": ("2x2 4x4 8x8 8x16 16x16", 2),
+    "v3": ("2x2 4x4 4x8 8x8 8x16 16x16 16x32 32x32", 2),
+    "v4": (CUBES, 2),
+    "v5e": (SQUARES, 1),
+    "v5litepod": (SQUARES, 1),  # the name of a v5e in accelerator types
+    "v5p": (CUBES, 2),
+    "v6e": (SQUARES, 1),
+    "tpu7x": (CUBES, 2),
 }
+MEGACORE = "v4", "v5p"  # the two cores of a chip are one device, which libtpu must be told
 
 
 def find_slice(name: str) -> tuple[str, dict[str, Any]]:
@@ -49,17 +43,17 @@ def find_slice(name: str) -> tuple[str, dict[str, Any]]:
     expected = f"--topology must be a TPU slice such as v5litepod-16 or v5e:4x4, not '{name}'"
     if family not in GENERATIONS:
         raise ValueError(f"{expected}; its first part is one of {', '.join(GENERATIONS)}.")
-    generation = GENERATIONS[family]
+    offered, cores_per_chip = GENERATIONS[family]
     shapes = {
-        str(math.prod(map(int, shape.split("x"))) * generation.cores_per_chip): shape
-        for shape in generation.shapes.split()
+        str(math.prod(map(int, shape.split("x"))) * cores_per_chip): shape
+        for shape in offered.split()
     }
     shape = shapes.get(size, "") if is_type else size
     if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){1,2}", shape):
         known = ", ".join(f"{family}-{number} ({shape})" for number, shape in shapes.items())
         raise ValueError(f"{expected}; those of {family} are {known}.")
     options: dict[str, Any] = {}
-    if generation.is_megacore:
+    if family in MEGACORE:
         options["chip_config_name"] = "megacore"
     if shape == "1x1" or (shape == "2x4" and is_type):  # all chips belong to one host
         options["chips_per_host_bounds"] = (*map(int, shape.split("x")), 1)

@@ -52,7 +52,7 @@ def make_inputs(
     A row of -1 has no sentence, and length 0. S is the `bucket`; a longer sentence is cut. Raises
     ValueError for a prefix that fills a whole translation.
     """
-    inputs, lengths, _ = fill_inputs(source, rows, bucket)
+    inputs, lengths = fill_inputs(source, rows, bucket)
     most = bucket + options.max_extra_length
     forced = np.full((len(rows), most), FREE, np.int32)
     for row in np.flatnonzero(rows >= 0):

@@ -1,7 +1,6 @@
 """The task of causal language modelling, and what it shares with the masked one."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,10 +33,9 @@ class PlainTextTask(Task):
     """
 
     target_unit: ClassVar[str]  # one target, in a report
-    # (Config, tokenizer, lines) -> batches; those of evaluation hold every target once, and are
-    # `num_parts` times smaller than those of training
-    make_training_batches: Any
-    make_evaluation_batches: Any
+    # (Config, tokenizer, lines, *, is_training, num_parts) -> batches, `num_parts` times smaller
+    # than `training.batch_tokens` says; those that are not for training hold every target once
+    make_batches: Any
 
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
@@ -51,9 +49,11 @@ class PlainTextTask(Task):
         self.tokenizer = self._load_or_train_tokenizer(training_lines)
         self.tokenizers = (self.tokenizer,)
         self.model = self._make_model()
-        self.training_batches = self.make_training_batches(config, self.tokenizer, training_lines)
+        self.training_batches = self.make_batches(
+            config, self.tokenizer, training_lines, is_training=True
+        )
         lines, num_parts = texts[data.validation_split].lines, config.training.accumulate_steps
-        self.validation_batches = self.make_evaluation_batches(
+        self.validation_batches = self.make_batches(
             config, self.tokenizer, lines, num_parts=num_parts
         )
 
@@ -69,31 +69,8 @@ class PlainTextTask(Task):
         run = restore(path, checkpoint, **options)
         config, tokenizer = run.config, run.tokenizers[0]
         config.data.corpus = corpus or config.data.corpus
-        lines = cls.load_split(config, split).lines
-        batches = cls.make_evaluation_batches(config, tokenizer, lines)
+        batches = cls.make_batches(config, tokenizer, cls.load_split(config, split).lines)
         return evaluate_loss(run, batches, f"{config.data.corpus} {split}", cls.target_unit)
-
-
-def make_windows(
-    config: Config,
-    tokenizer: Tokenizer,
-    lines: Sequence[str],
-    *,
-    is_training: bool = False,
-    num_parts: int = 1,
-) -> Windows:
-    """Returns windows of a text; in training they begin anywhere."""
-    length = config.data.row_length
-    if not is_training:
-        length = max(length, ROWS_OF_MEMORY * config.model.evaluation_memory)
-    num_rows = max(1, config.training.batch_tokens // length)
-    return Windows(
-        encode_text(tokenizer, lines),
-        start=tokenizer.special.eos,
-        length=length,
-        rows_per_batch=-(-num_rows // num_parts),
-        seed=config.training.seed if is_training else None,
-    )
 
 
 class LanguageModelTask(PlainTextTask):
@@ -103,18 +80,37 @@ class LanguageModelTask(PlainTextTask):
     training_batches: Windows
     validation_batches: Windows
     predictor = LanguageModel
-    make_training_batches = staticmethod(partial(make_windows, is_training=True))
-    make_evaluation_batches = staticmethod(make_windows)
+
+    @staticmethod
+    def make_batches(
+        config: Config,
+        tokenizer: Tokenizer,
+        lines: Sequence[str],
+        *,
+        is_training: bool = False,
+        num_parts: int = 1,
+    ) -> Windows:
+        length = config.data.row_length
+        if not is_training:
+            length = max(length, ROWS_OF_MEMORY * config.model.evaluation_memory)
+        return Windows(
+            encode_text(tokenizer, lines),
+            start=tokenizer.special.eos,
+            length=length,
+            rows_per_batch=-(-rows_per_batch(config, length) // num_parts),
+            seed=config.training.seed if is_training else None,
+        )
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[CausalLM, WindowBatch]:
-        model = CausalLM(config.model, config.tokenizer.vocab_size)
-        batch = WindowBatch.zeros(rows_per_batch(config), config.data.row_length)
+        model, length = CausalLM(config.model, config.tokenizer.vocab_size), config.data.row_length
+        batch = WindowBatch.zeros(rows_per_batch(config, length), length)
         return with_training_options(model, config), batch
 
     @classmethod
     def cost_without_data(cls, config: Config, vocab_size: int = 0) -> StepCost:
-        lengths = np.full(rows_per_batch(config), config.data.row_length)
+        length = config.data.row_length
+        lengths = np.full(rows_per_batch(config, length), length)
         vocab_size = vocab_size or config.tokenizer.vocab_size
         outputs = lengths.sum() * config.model.d_model * vocab_size
         flops = stack_flops(config.model, lengths, causal=True, outputs=outputs)
@@ -143,6 +139,6 @@ class LanguageModelTask(PlainTextTask):
         )
 
 
-def rows_per_batch(config: Config) -> int:
-    """Returns how many windows `training.batch_tokens` allows, at least one."""
-    return max(1, config.training.batch_tokens // config.data.row_length)
+def rows_per_batch(config: Config, length: int) -> int:
+    """Returns how many windows of a length `training.batch_tokens` allows, at least one."""
+    return max(1, config.training.batch_tokens // length)

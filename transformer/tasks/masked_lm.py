@@ -48,8 +48,13 @@ class MaskedLMTask(PlainTextTask):
         return Text([line for line in lines if line.strip()], repairs)
 
     @staticmethod
-    def make_evaluation_batches(
-        config: Config, tokenizer: Tokenizer, lines: Sequence[str], *, num_parts: int = 1
+    def make_batches(
+        config: Config,
+        tokenizer: Tokenizer,
+        lines: Sequence[str],
+        *,
+        is_training: bool = False,
+        num_parts: int = 1,
     ) -> MaskedBatches:
         """Packs the lines into rows, each cut where it is longer than a row."""
         data, seed = config.data, config.training.seed
@@ -63,16 +68,18 @@ class MaskedLMTask(PlainTextTask):
         else:
             source = encode_texts(tokenizer, lines, config.model).split_longer(data.row_length)
             target = source
-        num_rows = -(-rows_per_batch(config) // num_parts)
+        num_rows = num_rows_of_batch(config.training.batch_tokens, data.row_length)
         packed = PackedBatches(
-            source, target, row_length=data.row_length, rows_per_batch=num_rows, seed=seed
+            source,
+            target,
+            row_length=data.row_length,
+            rows_per_batch=-(-num_rows // num_parts),
+            seed=seed,
         )
         size, special = tokenizer.vocab_size, tokenizer.special
         return MaskedBatches(
             packed, rate=data.mask_rate, vocab_size=size, special=special, seed=seed
         )
-
-    make_training_batches = make_evaluation_batches
 
     def loss_fn(self, params: Params, batch: Any, rng: jax.Array | None) -> tuple[jax.Array, Sums]:
         """With pairs, returns the loss of the masked tokens + that of the pairs · tokens of a pair.
@@ -104,9 +111,9 @@ class MaskedLMTask(PlainTextTask):
 
     @classmethod
     def model_and_blank_batch(cls, config: Config) -> tuple[MaskedLM, MaskedBatch]:
-        model = MaskedLM(config.model, config.tokenizer.vocab_size)
-        data = config.data
-        batch = MaskedBatch.zeros(rows_per_batch(config), data.row_length, data.mask_rate)
+        model, data = MaskedLM(config.model, config.tokenizer.vocab_size), config.data
+        num_rows = num_rows_of_batch(config.training.batch_tokens, data.row_length)
+        batch = MaskedBatch.zeros(num_rows, data.row_length, data.mask_rate)
         return with_training_options(model, config), batch
 
     @classmethod
@@ -138,8 +145,3 @@ class MaskedLMTask(PlainTextTask):
             f"{packed.shape[0]} tokens, {packed.fill(10):.1%} of them real",
             f"{num_pieces:,} pieces",
         )
-
-
-def rows_per_batch(config: Config) -> int:
-    """Returns how many rows `training.batch_tokens` allows."""
-    return num_rows_of_batch(config.training.batch_tokens, config.data.row_length)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import jax
 from etils import epath
@@ -35,10 +35,9 @@ from transformer.parallel.mapping import Parallel
 from transformer.workdir import WorkDir
 
 Metrics = dict[str, float]
-ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
-def with_training_options(model: ModelT, config: Config) -> ModelT:
+def with_training_options(model: Any, config: Config) -> Any:
     """Returns the model with the options that only matter in training."""
     return model.clone(remat=config.remat, scan_layers=config.scan_layers)
 
@@ -75,6 +74,8 @@ class Task:
         self.num_skipped, self.num_skipped_validation = Counter(), Counter()
         if config.training.init_from and not workdir.has_run:
             check_init_from(config)
+        # The work directory to take tokenizers and classes from, if this run makes none itself.
+        self._source = vocabulary_of(workdir, config.training.init_from)
 
     # ---- for the training loop
 
@@ -193,11 +194,6 @@ class Task:
         finally:
             self._predictor.params = None  # training may have memory for a part of them only
 
-    @property
-    def _source(self) -> WorkDir | None:
-        """The work directory to take tokenizers and classes from, if this run makes none itself."""
-        return vocabulary_of(self.workdir, self.config.training.init_from)
-
     def _load_or_train_tokenizer(self, texts: Sequence[str]) -> Tokenizer:
         """Returns the tokenizer of `_source`, or one trained on `texts`."""
         if self._source:
@@ -222,17 +218,15 @@ class Task:
 
     def _lines(self, data: str, row: str, validation: str) -> list[str]:
         """Returns lines of the start-up summary; row: what a row of a batch holds."""
-        batches, training = self.training_batches, self.config.training
+        batches, num_parts = self.training_batches, self.config.training.accumulate_steps
         num_rows = batches.rows_per_batch
-        padding = self.parallel.padded_num_rows(num_rows, training.accumulate_steps) - num_rows
+        padding = self.parallel.padded_num_rows(num_rows, num_parts) - num_rows
         padded = f", and {padding} empty ones to deal them out evenly" if padding else ""
-        sizes = [f"{tokenizer.vocab_size:,}" for tokenizer in self.tokenizers]
-        if self.config.tokenizer.shared:
-            del sizes[1:]
-        skipped = self.num_skipped, self.num_skipped_validation
+        tokenizers = self.tokenizers[: 1 if self.config.tokenizer.shared else 2]
+        sizes = [f"{tokenizer.vocab_size:,}" for tokenizer in tokenizers]
         left_out, no_loss = (
             ", ".join(f"{number:,} of {reason}" for reason, number in counts.items())
-            for counts in skipped
+            for counts in (self.num_skipped, self.num_skipped_validation)
         )
         return [
             f"data        {self.config.data.corpus}{data}{left_out and f'; left out: {left_out}'}",

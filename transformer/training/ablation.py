@@ -41,10 +41,6 @@ class AblationTable:
     runs: Sequence[Sequence[ComparedRun]]
     comparison: Comparison
 
-    @property
-    def has_seeds(self) -> bool:
-        return any(len(runs) > 1 for runs in self.runs)
-
     def cells(self) -> Table:
         (primary, name), *others = self.comparison.first.names.items()
         tests = self.comparison.differences
@@ -67,7 +63,7 @@ class AblationTable:
 
     def _figures(self, runs: Sequence[ComparedRun], key: str) -> str:
         """Returns a score of a row: with its interval, or mean and deviation over the seeds."""
-        if not self.has_seeds:
+        if len(runs) == 1:
             return self.comparison.figures(runs[0], key)
         scores = [run.scores[key] for run in runs if key in run.scores]
         return _mean([score.value for score in scores], f".{scores[0].digits}f") if scores else "–"
@@ -80,17 +76,16 @@ class AblationTable:
         return _mean(values, "+.2f") if values else "–"
 
     def notes(self) -> list[str]:
-        base, count = self.rows[0], len(self.rows) - 1
-        if self.has_seeds:
+        base, count, has_seeds = self.rows[0], len(self.rows) - 1, len(self.runs[0]) > 1
+        lines = ["±: half a 95% interval over the examples of the test set."]
+        if has_seeds:
             lines = ["±: standard deviation over the seeds; differences are between equal seeds."]
-        else:
-            lines = ["±: half a 95% interval over the examples of the test set."]
         if self.comparison.differences:
             lines.append(
                 f"p: sacrebleu's paired approximate randomisation against {base.name}"
                 + (f", corrected by Holm's method for {count} comparisons." if count > 1 else ".")
             )
-        elif count and not self.has_seeds and self.comparison.first.segments:
+        elif count and not has_seeds and self.comparison.first.segments:
             lines.append(f"No paired tests: rows have other references than {base.name}.")
         lines += perplexity_notes(self.cells())
         for flag, values in self.comparison.settings().items():
@@ -189,12 +184,10 @@ def _train_row(row: Row, seed: int, root: epath.Path) -> int:
     except Exception as error:  # any: the other rows are worth their own time
         if jax.process_count() > 1:  # the other hosts may have come further
             raise
-        if isinstance(error, ValueError):
-            said, code = str(error), WRONG_INPUT
-        elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        said, code = str(error), WRONG_INPUT
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in said:
             said = f"the memory is not enough ({reason_of(error)}); raise training.accumulate_steps"
-            code = WRONG_INPUT
-        else:
+        elif not isinstance(error, ValueError):
             said, code = traceback.format_exc(), FAILED
         say(f"error: row {row.name}: {said}")
         return code

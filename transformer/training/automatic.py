@@ -24,7 +24,7 @@ from transformer.data.workers import num_cores
 from transformer.evaluation.metrics import choose_tokenisation
 from transformer.files.storage import PathLike
 from transformer.parallel import hosts
-from transformer.parallel.devices import find_chip
+from transformer.parallel.devices import peak_flops
 from transformer.training import automatic_rules as rules
 from transformer.training.automatic_rules import Choices
 from transformer.training.steps import TrainStep, prefetch
@@ -122,12 +122,11 @@ def _choose_by_text(choices: Choices, missing: list[str], workdir: PathLike) -> 
 
 def describe_machine() -> rules.Machine:
     """Returns what there is to compute with, all hosts together."""
-    device = jax.devices()[0]
-    number, chip = jax.device_count(), find_chip(device.device_kind)
+    device, number = jax.devices()[0], jax.device_count()
     if device.platform == "cpu":
         flops = num_cores() * jax.process_count() * FLOPS_PER_CORE
         return rules.Machine(number, True, flops, False)
-    flops = number * (chip.peak_tflops * 1e12 * CHIP_SHARE if chip else UNKNOWN_CHIP)
+    flops = CHIP_SHARE * peak_flops(jax.devices()) or number * UNKNOWN_CHIP
     generation = float(getattr(device, "compute_capability", 0))  # of NVIDIA's
     return rules.Machine(number, False, flops, device.platform == "tpu" or generation >= 8)
 
@@ -203,7 +202,7 @@ def choose_micro_batches(choices: Choices, trainer: Trainer) -> bool:
     number, step = config.training.accumulate_steps, trainer.train_step
     num_rows = task.training_batches.rows_per_batch
     with phase("choosing micro-batches that fit the memory"):
-        while (needed := step_memory(step)) > limit:
+        while (needed := sum(step.memory())) > limit:
             if number >= -(-num_rows // parallel.num_row_shards):
                 raise ValueError(
                     f"A step in {number} micro-batches still needs {needed / GIB:.3g} GiB of the "
@@ -216,14 +215,6 @@ def choose_micro_batches(choices: Choices, trainer: Trainer) -> bool:
     reason = f"{needed / GIB:.3g} of {limit / GIB:.3g} GiB on each device"
     choices.set(MICRO_BATCHES, number, reason)
     return choices.config != config
-
-
-def step_memory(step: TrainStep) -> int:
-    """Returns the bytes that the compiled step needs on each device, its state included."""
-    memory = step.lower().compile().memory_analysis()
-    assert memory  # every backend that we compile for knows it
-    results = memory.output_size_in_bytes - memory.alias_size_in_bytes
-    return memory.argument_size_in_bytes + results + memory.temp_size_in_bytes
 
 
 def _memory_limit() -> float:

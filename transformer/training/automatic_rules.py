@@ -11,11 +11,10 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tabulate import tabulate
-
 from transformer.config import Config
 from transformer.console import quantity
 from transformer.data.corpora.corpus_facts import Lengths, TextFacts
+from transformer.evaluation.scores import plain_table
 from transformer.model.costs import num_layer_weights, training_flops
 
 BYTES_PER_TOKEN = 5  # of UTF-8, with vocabularies of some thousand pieces
@@ -81,10 +80,9 @@ class Choices:
         values, rows = self.config.values(), []
         for name, reason in self.reasons.items():
             value = values[name]
-            value = f"{value:,}" if isinstance(value, int) else str(value)
-            rows.append(("" if rows else "chosen    ", name, value, reason))
-        table = tabulate(rows, tablefmt="plain", disable_numparse=True, preserve_whitespace=True)
-        return table.split("\n") if rows else []
+            rows.append((name, f"{value:,}" if isinstance(value, int) else str(value), reason))
+        table = enumerate(plain_table(rows, "l"))
+        return [f"{'' if number else 'chosen':<12}{line}" for number, line in table]
 
 
 class Machine(NamedTuple):
@@ -142,27 +140,24 @@ def choose_rows(choices: Choices, facts: Facts) -> None:
     num_rows = max(8, int(tokens // length) // 8 * 8)
     reason = "small batches learn more from little text"
     choices.set("training.batch_tokens", num_rows * length, reason)
-    part = max(1, choices.config.training.batch_tokens // CPU_PART) if machine.is_cpu else 1
-    part = next(n for n in (8, 4, 2, 1) if n <= part)
-    reason = "micro-batches fit a CPU's caches" if machine.is_cpu else "one pass of the devices"
-    choices.set("training.accumulate_steps", part, reason)
+    num_parts, reason = 1, "one pass of the devices"
+    if machine.is_cpu:
+        most, reason = choices.config.training.batch_tokens, "micro-batches fit a CPU's caches"
+        num_parts = next(n for n in (8, 4, 2, 1) if n == 1 or n * CPU_PART <= most)
+    choices.set("training.accumulate_steps", num_parts, reason)
 
 
 def choose_model(choices: Choices, facts: Facts) -> None:
     """Chooses the largest model for which there is enough text, and enough time."""
-    best = choices.with_model(*SIZES[0])
-    for config in (choices.with_model(*size) for size in SIZES):
+    best, *others = (choices.with_model(*size) for size in SIZES)
+    for config in others:
         weights = num_layer_weights(config.model)
         is_text = weights <= WEIGHTS_PER_CORPUS_TOKEN * facts.corpus_tokens
         if is_text and tokens_seen(config, facts) >= TOKENS_PER_WEIGHT * weights:
             best = config
-    model, weights = best.model, num_layer_weights(best.model)
-    epochs = tokens_seen(best, facts) / facts.corpus_tokens
-    times = _rounded(epochs)
-    reason = (
-        f"{_rounded(weights)} weights in layers for {_rounded(facts.corpus_tokens)} target tokens, "
-        f"seen {times} times"
-    )
+    model, epochs = best.model, tokens_seen(best, facts) / facts.corpus_tokens
+    weights, tokens, times = map(_rounded, (num_layer_weights(model), facts.corpus_tokens, epochs))
+    reason = f"{weights} weights in layers for {tokens} target tokens, seen {times} times"
     choices.set("model.d_model", model.d_model, reason)
     choices.set("model.num_layers", model.num_layers, "goes with the width")
     choices.set("model.d_ff", model.d_ff, "4 d_model, as in the paper")

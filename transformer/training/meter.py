@@ -10,7 +10,7 @@ import jax
 
 from transformer.model.costs import StepCost
 from transformer.model.loss import perplexity
-from transformer.parallel.devices import find_chip
+from transformer.parallel.devices import peak_flops
 
 MAX_SKIPPED = 3  # skipped updates in a row after which a run is given up as diverged
 MAX_IN_FLIGHT = 2  # steps queued on the device: it is never idle, and the loop is never far ahead
@@ -21,37 +21,29 @@ class Meter:
 
     The sums of a step are fetched some steps later, so that the loop never waits for the device.
 
-    step: the last step before the first one to be added.
-    cost: of a step; without it, or for devices of unknown peak, no utilisation is given.
-    trained: the totals of an earlier start, from which `trained` counts on.
-    peak_flops: FLOP/s of all devices together; 0 if unknown. clock: seconds, from any start.
+    cost: of a step; without it, or for devices of unknown peak, no utilisation is given. trained:
+    the totals of an earlier start, from which `trained` counts on. clock: seconds, from any start.
     """
 
     def __init__(
         self,
-        step: int,
         cost: StepCost | None = None,
         trained: Mapping[str, float] | None = None,
-        *,
-        peak_flops: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if peak_flops is None:
-            chip = find_chip(jax.devices()[0].device_kind)
-            peak_flops = chip.peak_tflops * 1e12 * jax.device_count() if chip else 0.0
-        flops_per_target = cost.flops / cost.num_targets if cost else 0.0
-        self._utilisation_per_target = flops_per_target / peak_flops if peak_flops else 0.0
+        peak = peak_flops(jax.devices())
+        is_known = cost and peak
+        self._utilisation_per_target = cost.flops / cost.num_targets / peak if is_known else 0.0
         self._clock, self._before = clock, Counter(trained or {})
         self._begun, self._num_targets = clock(), 0.0
         self._pending: deque[tuple[int, Mapping[str, jax.typing.ArrayLike]]] = deque()
         self.skipped_steps: list[int] = []  # whose update was skipped, and not yet warned of
         self.num_skipped_in_a_row = 0
         self.num_hosts_stopping = 0.0  # hosts that had been told to stop, by the last settled step
-        self._restart(step)
+        self._restart()
 
-    def _restart(self, step: int) -> None:
+    def _restart(self) -> None:
         self._sums: Counter[str] = Counter()
-        self._last_read = self._last_settled = step
         self._start, self._seconds_waited = self._clock(), 0.0
 
     def add(self, step: int, sums: Mapping[str, jax.typing.ArrayLike]) -> None:
@@ -68,16 +60,15 @@ class Meter:
             if values["skipped"]:
                 self.skipped_steps.append(step)
             self.num_skipped_in_a_row = self.num_skipped_in_a_row + 1 if values["skipped"] else 0
-            self._sums.update(values)
+            self._sums.update(values, steps=1)
             self._num_targets += values["tokens"]
-            self._last_settled = step
 
     @property
     def has_diverged(self) -> bool:
         """Whether the last `MAX_SKIPPED` updates were all skipped."""
         return self.num_skipped_in_a_row >= MAX_SKIPPED
 
-    def read(self, step: int) -> dict[str, float]:
+    def read(self) -> dict[str, float]:
         """Returns the metrics of the steps since the last call, and forgets them.
 
         The mean loss is in nats per target token, and nan if every update was skipped. The
@@ -86,15 +77,14 @@ class Meter:
         """
         self.settle()
         metrics = self.peek()
-        self._restart(step)
+        self._restart()
         return metrics
 
     def peek(self) -> dict[str, float]:
         """Returns what `read` would, of the steps that are finished, and forgets nothing."""
         sums, seconds = self._sums, self._clock() - self._start
-        num_tokens = sums["tokens"] or math.nan
-        num_updates = self._last_settled - self._last_read - sums["skipped"]
-        speed = sums["tokens"] / seconds
+        num_tokens, speed = sums["tokens"] or math.nan, sums["tokens"] / seconds
+        num_updates = sums["steps"] - sums["skipped"]
         metrics = {"loss": sums["loss"] / num_tokens}
         if "nll" in sums:
             metrics["perplexity"] = perplexity(sums["nll"], num_tokens)

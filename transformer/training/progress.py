@@ -32,7 +32,7 @@ from transformer.workdir import WorkDir
 ROOT = Path(transformer.__file__).parents[1]
 PACKAGES = "jax jaxlib flax optax orbax-checkpoint numpy sacrebleu sentencepiece"
 OnReport = Callable[[int, dict[str, float]], object]
-DRAWING_SHARE = 0.02  # of the time, at most, goes into drawing curves
+DRAWING_EVERY = 60.0  # seconds, at least, between two drawings of the curves
 NUM_SAMPLES = 8  # per validation, for TensorBoard; samples.txt has 20
 GROUPS = {  # of the names that do not begin with that of a split, and are not of "train"
     "system": ("tokens_per_second", "input_wait", "utilisation", "device_memory_gib"),
@@ -53,12 +53,11 @@ class Progress:
     ) -> None:
         self._workdir, self._num_steps = workdir, config.training.num_train_steps
         self._on_report = on_report if workdir.writes else None
-        self._line = live_line()
+        self._line = live_line
         self._line.is_silent |= not workdir.writes
         self._clock = self._line.clock
         self._last_step, self._pace = step, Pace(self._clock)  # since the first line
         self._last_drawn = self._clock()
-        self._drawing_seconds = 0.5  # of the last picture; a guess for the first
         self._events = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
         self._add_event(step + 1, file_version="brain.Event:2")
         # TensorBoard then forgets the events of later steps, which an interrupted run left.
@@ -114,13 +113,12 @@ class Progress:
         self._line.show("  ".join(filter(None, words)), is_passing=is_passing)
 
     def draw_curves(self, *, is_last: bool = False) -> None:
-        """Draws curves.png from what was logged so far, unless that would take too much time.
+        """Draws curves.png from what was logged so far, if it is the last time or long ago.
 
-        A failure costs the run nothing. is_last: whether to draw however long it takes.
+        A failure costs the run nothing.
         """
-        start = self._clock()
-        due = self._last_drawn + self._drawing_seconds / DRAWING_SHARE
-        if not self._workdir.writes or (start < due and not is_last):
+        is_due = is_last or self._clock() >= self._last_drawn + DRAWING_EVERY
+        if not (self._workdir.writes and is_due):
             return
         try:
             records, path = self._workdir.read_metrics(), self._workdir / "curves.png"
@@ -130,7 +128,6 @@ class Progress:
             if is_last:
                 say(f"curves.png was not drawn: {error}")
         self._last_drawn = self._clock()
-        self._drawing_seconds = self._last_drawn - start
 
     def close(self) -> None:
         """Flushes metrics and events, and leaves the last line as it is; raises OSError."""

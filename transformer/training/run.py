@@ -26,11 +26,11 @@ from transformer.exit_codes import DONE, INTERRUPTED, RESUMABLE
 from transformer.parallel import devices, hosts
 from transformer.parallel.stopping import Interruption, Stopping
 from transformer.tasks.task import Task
-from transformer.training import startup_summary
 from transformer.training.automatic import make_trainer
 from transformer.training.automatic_rules import Choices
-from transformer.training.profile import Profile, make_profile
+from transformer.training.profile import Profile
 from transformer.training.progress import OnReport
+from transformer.training.startup_summary import summary_lines
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
@@ -112,7 +112,8 @@ def train(
         if _is_finished(folder, config):
             step = folder.read_metrics()[-1]["step"]
             return TrainingResult(folder.path, step, DONE, _scores_of_test_split(folder))
-        trace = make_profile(profile, folder, config.training.num_train_steps)
+        num_steps = config.training.num_train_steps
+        trace = Profile(profile, folder, num_steps) if profile else None
         stopping = Stopping(config.training.patience)
         try:
             folder.open_for_training(config)
@@ -143,12 +144,13 @@ def _is_finished(workdir: WorkDir, config: Config) -> bool:
 
 
 def _train(
-    trainer: Trainer, choices: Choices, profile: Profile, accept_changed_text: bool
+    trainer: Trainer, choices: Choices, profile: Profile | None, accept_changed_text: bool
 ) -> TrainingResult:
     """Trains a run to its end, or until a signal stops it."""
     workdir, stopping = trainer.workdir, trainer.stopping
-    lines = startup_summary.summary_lines(trainer.config, trainer.train_step, trainer.task)
-    say("\n".join([*lines, *choices.lines()]))
+    task = trainer.task
+    lines = summary_lines(trainer.config, trainer.train_step, task.cost_per_step, task)
+    say("\n".join(lines + choices.lines()))
     code = trainer.run(profile, accept_changed_text=accept_changed_text)
     if code == DONE:
         code = stopping.exit_code

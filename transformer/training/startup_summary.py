@@ -6,29 +6,35 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from tabulate import tabulate
 
 from transformer.config import Config
 from transformer.console import format_seconds, phase, quantity, say
+from transformer.evaluation.scores import plain_table
 from transformer.exit_codes import DONE
 from transformer.model.costs import StepCost
-from transformer.parallel.devices import find_chip, keep_compiled_programs
+from transformer.parallel.devices import find_chip, keep_compiled_programs, peak_flops
 from transformer.parallel.mapping import Parallel, make_parallel
 from transformer.parallel.topology import topology_devices
 from transformer.registry import TASKS, task_kind
 from transformer.tasks.task import Task
 from transformer.training.automatic import make_trainer
+from transformer.training.automatic_rules import Choices
 from transformer.training.steps import TrainStep
 from transformer.workdir import WorkDir
 
-Params = Any  # a pytree of parameters, or of their shapes
 MIB = 2**20
 UTILISATIONS = (0.2, 0.4, 0.6)  # shares of the peak, from a small model to a large one
 LAYER = re.compile(r"/layer_\d+/")
+NO_DATA = "data        not read: full rows and vocabularies as configured"
 
 
-def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> list[str]:
-    """Returns the start-up summary of a run. task: None if its text was not read."""
+def summary_lines(
+    config: Config, step: TrainStep, cost: StepCost | None, task: Task | None = None
+) -> list[str]:
+    """Returns the start-up summary of a run.
+
+    cost: of a step, by the model's formula; None if unknown. task: None if its text was not read.
+    """
     state, parallel = step.abstract_state, step.parallel
     num_params = count_parameters(state.frozen or state.params)
     m, has_decoder = config.model, task_kind(config.task) == "translation"
@@ -54,13 +60,15 @@ def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> 
         f"memory      {params:,.1f} MiB of parameters, {whole:,.1f} MiB with the optimizer's, "
         f"on each device",
     ]
-    if task:
-        lines += task.summary_lines()
-        if task.label_smoothing:
-            lines.append(
-                f"loss        with label smoothing {task.label_smoothing:g}; perplexity without it"
-            )
-        lines += work_lines(task.cost_per_step)
+    lines += task.summary_lines() if task else [NO_DATA]
+    if task and task.label_smoothing:
+        smoothing = f"{task.label_smoothing:g}"
+        lines.append(f"loss        with label smoothing {smoothing}; perplexity without it")
+    if cost:
+        lines.append(
+            f"step        {cost.num_targets:,.0f} target tokens, {cost.flops / 1e9:,.1f} GFLOP "
+            f"(the model's, on real tokens)"
+        )
     num_steps, warmup_steps = config.training.num_train_steps, config.optimizer.warmup_steps
     lines.append(f"steps       {num_steps:,}")
     if warmup_steps > num_steps:
@@ -71,19 +79,9 @@ def summary_lines(config: Config, step: TrainStep, task: Task | None = None) -> 
     return lines
 
 
-def count_parameters(params: Params) -> int:
-    """Returns how many numbers the arrays hold."""
+def count_parameters(params: Any) -> int:
+    """Returns how many numbers arrays hold, or abstract ones."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
-
-
-def work_lines(cost: StepCost | None) -> list[str]:
-    """Returns the line on the arithmetic of a training step, by the model's formula, if known."""
-    if not cost:
-        return []
-    return [
-        f"step        {cost.num_targets:,.0f} target tokens, {cost.flops / 1e9:,.1f} GFLOP (the "
-        f"model's, on real tokens)"
-    ]
 
 
 def estimate_lines(
@@ -96,15 +94,13 @@ def estimate_lines(
     cost: of a step; None if unknown.
     """
     kind, platform = devices[0].device_kind, devices[0].platform
-    chip = find_chip(kind)
     if platform == "cpu":  # which has no peak to speak of
         return []
-    if not chip or not cost:
-        reason = f"the peak of {kind}" if not chip else "what a step costs"
-        return [f"estimate    none, as {reason} is not known"]
+    peak = peak_flops(devices)
+    if not peak or not cost:
+        return [f"estimate    none: the peak of {kind} or the cost of a step is not known"]
     # Of some TPUs, the two cores of a chip are two devices.
     num_chips = len({str(d.coords) if platform == "tpu" else d.id for d in devices})
-    peak = chip.peak_tflops * 1e12 * len(devices)
     lines = [
         f"estimate    {num_steps:,} steps of {cost.flops / 1e9:,.1f} GFLOP, on "
         f"{quantity(num_chips, 'chip')} of {peak / num_chips / 1e12:,.4g} TFLOP/s:"
@@ -124,10 +120,10 @@ def make_step_without_data(config: Config, parallel: Parallel) -> TrainStep:
 
     Raises ValueError for a task whose shapes depend on its data.
     """
-    if config.automatic_settings():
+    if settings := ", ".join(config.automatic_settings()):
         raise ValueError(
-            f"What is chosen depends on the text, which --topology does not read: set "
-            f"{', '.join(config.automatic_settings())}, or leave out --topology."
+            f"What is chosen depends on the text, which --topology does not read: set {settings}, "
+            f"or leave out --topology."
         )
     task = TASKS[config.task]
     model, batch = task.model_and_blank_batch(config)
@@ -142,19 +138,16 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
     "" for the devices of this machine.
     """
     keep_compiled_programs(say)
+    task, choices = None, Choices(config)
     if topology:
         step = make_step_without_data(config, make_parallel(config, topology_devices(topology)))
         cost = TASKS[config.task].cost_without_data(config)
-        lines = summary_lines(config, step)
-        lines.append("data        not read: full rows and vocabularies as configured")
-        lines += work_lines(cost)
     else:
         folder = WorkDir(workdir, writes=False)
         trainer, choices = make_trainer(folder.with_choices(config), folder)
-        config = choices.config
-        step, cost = trainer.train_step, trainer.task.cost_per_step
-        lines = summary_lines(config, step, trainer.task) + choices.lines()
-    devices = step.parallel.mesh.devices.ravel().tolist()
+        step, task, cost = trainer.train_step, trainer.task, trainer.task.cost_per_step
+    config, devices = choices.config, step.parallel.mesh.devices.ravel().tolist()
+    lines = summary_lines(config, step, cost, task) + choices.lines()
     lines += estimate_lines(cost, config.training.num_train_steps, devices)
     say("\n".join(lines))
     describe_compiled(step)
@@ -162,33 +155,22 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
 
 
 def describe_compiled(step: TrainStep) -> None:
-    """Prints the compiler's memory and FLOPs of a step per device, and the parameters' table.
-
-    The compiler counts the body of a loop (micro-batches, scanned layers) once.
-    """
+    """Prints what a compiled step takes of each device's memory, and the parameters' table."""
     start = time.monotonic()
     with phase("compiling the training step"):
-        compiled = step.lower().compile()
-    memory, cost = compiled.memory_analysis(), compiled.cost_analysis() or {}
-    assert memory  # every backend that we compile for knows it
-    kept, work = memory.argument_size_in_bytes / MIB, memory.temp_size_in_bytes / MIB
+        kept, work = (size / MIB for size in step.memory())
     verdict = ""
     if chip := find_chip(step.parallel.mesh.devices.ravel()[0].device_kind):
         fits = "fits" if kept + work < chip.memory_gib * 1024 else "DOES NOT FIT"
         verdict = f": {fits} into {chip.memory_gib} GiB"
-    lines = [
+    say(
         f"compiled    {kept:,.0f} MiB of state and batch + {work:,.0f} MiB of work space on each "
-        f"device{verdict}",
-        f"            {cost.get('flops', 0) / 1e9:,.1f} GFLOP per step on each device, by the "
-        f"compiler's count (loops once)",
-        f"            in {time.monotonic() - start:,.0f} s",
-        "parameters",
-        *parameter_table(step.abstract_state.params),
-    ]
-    say("\n".join(lines))
+        f"device{verdict}\n            in {time.monotonic() - start:,.0f} s"
+    )
+    say("\n".join(["parameters", *parameter_table(step.abstract_state.params)]))
 
 
-def parameter_table(params: Params) -> list[str]:
+def parameter_table(params: Any) -> list[str]:
     """Returns a line per kind of array of parameters: name, shape, size and share of the whole.
 
     All layers that are alike share a line.
@@ -197,15 +179,8 @@ def parameter_table(params: Params) -> list[str]:
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         name = LAYER.sub("/layer_*/", "/".join(str(key.key) for key in path))
         alike.setdefault((name, "×".join(map(str, leaf.shape))), []).append(leaf.size)
-    total, rows = count_parameters(params), []
-    for (name, shape), sizes in alike.items():
+    rows, total = [], count_parameters(params)
+    for (name, shape), sizes in [*alike.items(), (("all", ""), [total])]:
         name = name.replace("layer_*", quantity(len(sizes), "layer"))
-        rows.append((f"  {name}", shape, sum(sizes), sum(sizes) / total))
-    return tabulate(
-        [*rows, ("  all", "", total, 1.0)],
-        tablefmt="plain",
-        colalign=("left", "right", "right", "right"),
-        intfmt=",",
-        floatfmt=".1%",
-        preserve_whitespace=True,
-    ).split("\n")
+        rows.append((name, shape, f"{sum(sizes):,}", f"{sum(sizes) / total:.1%}"))
+    return [f"  {line}" for line in plain_table(rows, "lr")]

@@ -17,7 +17,7 @@ from flax import linen as nn
 
 from transformer.checkpoint.train_state import AdapterState, Params, TrainState, init_adapters
 from transformer.config import Config
-from transformer.parallel.mapping import Parallel, rows_of_host
+from transformer.parallel.mapping import Parallel
 from transformer.training.optimizer import make_optimizer
 
 Batch = Any  # a pytree of arrays [B, …]
@@ -123,20 +123,17 @@ class TrainStep:
         self.parallel, self.model, self.loss_fn = parallel, model, loss_fn
         self.example_batch = batch
         self.take_schedule(config)
-        self._seed, self._lora_rank = config.training.seed, config.training.lora_rank
-        self._num_parts = num_parts = config.training.accumulate_steps
-        self.abstract_state = parallel.abstract(self._init_state)
-        make_step = partial(make_train_step, loss_fn, self.optimizer, self._seed, num_parts)
+        seed, num_parts = config.training.seed, config.training.accumulate_steps
+        self._num_parts, self.abstract_state = num_parts, parallel.abstract(self._init_state)
+        make_step = partial(make_train_step, loss_fn, self.optimizer, seed, num_parts)
         self._mapped = parallel.map_step(make_step, self.abstract_state)
 
     def take_schedule(self, config: Config) -> None:
         """Makes states from now on that are trained by another schedule, in the same program."""
         self.optimizer = make_optimizer(config.optimizer, config.model.d_model)
-
-    def _init_state(self) -> TrainState:
-        return init_state(
-            self.model, self.optimizer, self.example_batch, self._seed, self._lora_rank
-        )
+        training = config.training
+        options = self.optimizer, self.example_batch, training.seed, training.lora_rank
+        self._init_state = partial(init_state, self.model, *options)
 
     def init_state(self) -> TrainState:
         """Returns a fresh state, on the devices."""
@@ -152,8 +149,8 @@ class TrainStep:
         if not hasattr(batches, "part"):
             return parallel.put_batch(batches[step], num_parts)
         num_rows = parallel.padded_num_rows(batches.rows_per_batch, num_parts)
-        rows = rows_of_host(parallel.by_row, parallel.num_row_shards, num_rows)
-        return parallel.put_batch(batches.part(step, *rows), num_parts)
+        rows = batches.part(step, *parallel.rows_of_host(num_rows))
+        return parallel.put_batch(rows, num_parts)
 
     def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
         """Returns (next state, sums) for a batch of `make_batch`; the old state is used up."""
@@ -163,6 +160,13 @@ class TrainStep:
         """Lowers the step for the compiler; computes nothing and needs none of the devices."""
         batch = self.parallel.abstract_batch(self.example_batch, self._num_parts)
         return self._mapped.lower(self.abstract_state, batch)
+
+    def memory(self) -> tuple[int, int]:
+        """Returns the bytes on each device of (state and batch, the compiled step's work space)."""
+        memory = self.lower().compile().memory_analysis()
+        assert memory  # every backend that we compile for knows it
+        results = memory.output_size_in_bytes - memory.alias_size_in_bytes
+        return memory.argument_size_in_bytes, memory.temp_size_in_bytes + results
 
 
 def prefetch(

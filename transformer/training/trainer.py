@@ -21,7 +21,7 @@ from transformer.registry import TASKS
 from transformer.tasks.task import Task
 from transformer.training.meter import MAX_SKIPPED, Meter
 from transformer.training.optimizer import make_schedule
-from transformer.training.profile import Profile, annotate
+from transformer.training.profile import Profile, annotate, annotate_step
 from transformer.training.progress import OnReport, Progress, describe_environment
 from transformer.training.start import first_state
 from transformer.training.steps import TrainStep, prefetch
@@ -48,15 +48,11 @@ class Trainer:
         self.workdir, self.on_report = workdir, on_report
         self.stopping = stopping or Stopping(config.training.patience)
         self._has_left_evaluation = False  # because of a signal
-        self.parallel = make_parallel(config)
-        make_task = task_type or TASKS[config.task]
+        self.parallel = parallel = make_parallel(config)
         with phase("reading the corpus"):
-            self.task = make_task(config, self.parallel, workdir)
-        with phase("making the first batch"):
-            batch = self.task.training_batches[0]
-        self.train_step = TrainStep(
-            config, self.parallel, self.task.model, self.task.loss_fn, batch
-        )
+            self.task = task = (task_type or TASKS[config.task])(config, parallel, workdir)
+            batch = task.training_batches[0]
+        self.train_step = TrainStep(config, parallel, task.model, task.loss_fn, batch)
         self.take_schedule(config)
 
     def take_schedule(self, config: Config) -> None:
@@ -71,10 +67,11 @@ class Trainer:
         The first step is 1, and its batch number 0. `close` ends what it has opened.
         profile: traces some of the steps.
         """
-        state, profile = self._start(accept_changed_text), profile or Profile()
+        state = self._start(accept_changed_text)
         numbers = range(self.step, self.config.training.num_train_steps)
         make_batch = partial(self.train_step.make_batch, self.task.training_batches)
-        with closing(profile), closing(prefetch(make_batch, numbers)) as batches:
+        trace = closing(profile) if profile else nullcontext()
+        with trace, closing(prefetch(make_batch, numbers)) as batches:
             for number in numbers:
                 is_over = self.meter.has_diverged or self.stopping.has_converged
                 if is_over or self._is_interrupted():
@@ -82,9 +79,12 @@ class Trainer:
                 with self.meter.waiting(), annotate("input"):
                     batch = next(batches)
                 self.step = number + 1
+                if profile and profile.is_due(self.step):
+                    with self.meter.paused():  # which waits, so that no step is cut in two
+                        profile.start_or_end()
                 is_first = number == self.first_step  # which is compiled, and waited for
                 with phase("compiling the training step") if is_first else nullcontext():
-                    with profile.step(self.step, self.meter.paused):
+                    with annotate_step("train", step_num=self.step):
                         state, sums = self.train_step(state, batch)
                         self.meter.add(self.step, sums | self._vote_to_stop())
                     if is_first:
@@ -96,24 +96,25 @@ class Trainer:
 
     def _start(self, accept_changed_text: bool) -> TrainState:
         """Opens checkpoints and logs, notes this start; returns the state to continue from."""
+        config, workdir = self.config, self.workdir
         self.checkpoints, state, self._notes = first_state(
-            self.config, self.task, self.train_step, accept_changed_text=accept_changed_text
+            config, self.task, self.train_step, accept_changed_text=accept_changed_text
         )
         self.step = self.first_step = step = int(state.step)
         about = self.checkpoints.about(step) if step else {}
-        self.workdir.forget_metrics_after(step)  # what an interrupted run logged of later steps
-        if lost := lost_records(self.workdir, about):
+        workdir.forget_metrics_after(step)  # what an interrupted run logged of later steps
+        if lost := lost_records(workdir, about):
             say(f"warning: {lost}")
-        self.workdir.append_start(step, describe_environment())
-        self.progress = Progress(self.workdir, self.config, step, self.on_report)
-        self.meter = Meter(step, self.task.cost_per_step, about.get("trained"))
+        workdir.append_start(step, describe_environment())
+        self.progress = Progress(workdir, config, step, self.on_report)
+        self.meter = Meter(self.task.cost_per_step, about.get("trained"))
         scores = self.checkpoints.scores
         for evaluated in sorted(scores):
             if evaluated > step:
                 del scores[evaluated]  # the steps after the checkpoint are done again
             else:
                 self.stopping.record_score(scores[evaluated][0])
-        if step not in scores and (step or self.config.training.init_from):
+        if step not in scores and (step or config.training.init_from):
             self._save_and_evaluate(state)  # as an evaluation was cut short
         return state
 
@@ -124,16 +125,16 @@ class Trainer:
         return {"stopping": self.parallel.sum_over_hosts(bool(self.stopping.signal))}
 
     def _is_interrupted(self) -> bool:
-        is_alone = jax.process_count() == 1
-        told = self.stopping.signal if is_alone else self.meter.num_hosts_stopping
-        return self._has_left_evaluation or bool(told)
+        """Whether this host, or one of several, has been told to stop."""
+        is_told = self.stopping.signal and jax.process_count() == 1
+        return bool(is_told or self.meter.num_hosts_stopping or self._has_left_evaluation)
 
     def _report(self) -> None:
         """Logs and shows the metrics every `log_every` steps, and shows them if steps take long."""
         step = self.step
         is_report = step % self.config.training.log_every == 0 or step == 1
-        if is_report or live_line().is_due:
-            metrics = self.meter.read(step) if is_report else self.meter.peek()
+        if is_report or live_line.is_due:
+            metrics = self.meter.read() if is_report else self.meter.peek()
             metrics["learning_rate"] = float(self.learning_rate(step - 1))
             if is_report:
                 self._log(metrics)
@@ -163,7 +164,7 @@ class Trainer:
             except Exception as error:  # any type
                 self._say_unsaved("warning: a checkpoint", error)
         if is_evaluated:
-            live_line().close()
+            live_line.close()
             with self.meter.paused():
                 self._evaluate(state.averaged.model_params)
 

@@ -14,7 +14,7 @@ Exit codes: as train.py; if rows failed, that of the first of them, after the ot
 from dataclasses import dataclass
 
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import CONFIG, REGISTER, HostFlags, check_flags, flag
+from transformer.cli.flags import CONFIG, REGISTER, HostFlags, flag
 from transformer.cli.process import connect_hosts
 from transformer.config.python_files import find_config
 from transformer.console import print_results, quantity, say
@@ -56,7 +56,7 @@ class AblateFlags(HostFlags):
 
 def _ablate(line: CommandLine[AblateFlags]) -> int:
     flags, base = line.flags, line.config
-    check_flags(flags)
+    flags.validate()
     for word in (seeds := _split(flags.seeds)):
         if not word.isdecimal():
             raise ValueError(f"--seeds must be whole numbers with commas between, not '{word}'.")

@@ -17,7 +17,6 @@ On several hosts, start it on each. Exit codes: 0 done, 2 wrong input, 75 stoppe
 130 stopped by SIGINT, any other an error.
 """
 
-import os
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -25,18 +24,10 @@ from typing import Any
 
 import transformer
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import (
-    REGISTER,
-    HostFlags,
-    check_flags,
-    flag,
-    given_flags,
-    split_files,
-    split_runs,
-)
+from transformer.cli.flags import REGISTER, HostFlags, flag, split_paths
 from transformer.cli.process import connect_hosts
 from transformer.config import MOST_HYPOTHESES, Config
-from transformer.console import escaped, is_terminal, phase, print_results, say
+from transformer.console import phase, print_results, say
 from transformer.exit_codes import DONE
 from transformer.registry import OWN_TASK, TASKS, task_kind
 from transformer.workdir import WorkDir
@@ -49,28 +40,22 @@ INPUT_TASKS = (*LINE_TASKS, "masked_lm")
 BUILT_IN = (*TEXT_TASKS, "language_model", "masked_lm", "images")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 SEARCH = ("beam_size", "alpha", "early_stopping", *SAMPLING, "sample", "mbr")
+COMPUTE = ("dtype", "batch_size")
+SCORED = ("split", "corpus", "test_set", *COMPUTE, *SEARCH)  # as `transformer.evaluate` takes them
 LINES = ("nbest", "scores", "jsonl", "alignments", "score", "prefixes", "chunk_lines")
-NO_LINES = {  # flags with which the command writes no translations, and why
-    "reference": "scores of a test set are kept in results/",
-    "attention": "it draws one sentence and writes no lines",
-}
-NBEST = NO_LINES | {"mbr": "it chooses one translation"}
-COMPARED = {"compare": "runs are compared by the first metric and chrF2"}
-NO_PICTURE = {"attention": "runs are compared on a test set"}
-ONE_RUN = dict.fromkeys(("compare", "attention"), "it is for one run at a time")
-OWN_SPLIT = dict.fromkeys(("input", "prompt"), "it names a part of the run's own corpus")
-OWN_TEXT = dict.fromkeys(("input", "prompt"), "that is the text")
-TEST_SET = dict.fromkeys(("input", "split", "corpus"), "the test set is the text")
-SHOWN = dict.fromkeys(("nbest", "jsonl"), "the scores are shown there anyway")
-ONE_COLUMN = dict.fromkeys(("nbest", "scores"), "a line has one or the other")
-NO_SEARCH = dict.fromkeys(("nbest", "scores", "prefixes", *SEARCH), "nothing is searched for")
-NOTHING_NEW = dict.fromkeys(("prompt", "num_pieces"), "nothing is generated")
+NO_LINES = ("reference", "attention")  # with which the command writes no translations
+ONE_RUN, RUN_TEXT = ("compare", "attention"), ("input", "prompt")  # excluded by what is for those
 
 translation_flag = partial(flag, tasks=("translation",))
 sampling_flag = partial(flag, tasks=("translation", "language_model"), needs=("sample",))
-line_flag = partial(translation_flag, needs=("input",))
 output_flag = partial(flag, tasks=LINE_TASKS, needs=("input",))
 text_flag = partial(flag, tasks=("language_model",))
+
+
+def line_flag(default: Any, help: str, metavar: str = "", *excluded: str, **rules: Any) -> Any:
+    """Returns a flag on the translations that are written; excluded: others than `NO_LINES`."""
+    excludes = (*NO_LINES, *excluded)
+    return translation_flag(default, help, metavar, needs=("input",), excludes=excludes, **rules)
 
 
 @dataclass(frozen=True)
@@ -88,56 +73,62 @@ class EvaluateFlags(HostFlags):
         "", "Runs, perhaps with @CHECKPOINT, to use together.", "FOLDERS", excludes=ONE_RUN
     )
     register: str = REGISTER
-    split: str = flag("", "Split to score, if not the test split.", "NAME", excludes=OWN_SPLIT)
+    split: str = flag("", "Split to score, if not the test split.", "NAME", excludes=RUN_TEXT)
     corpus: str = flag(
-        "", "Corpus to score, if the run's has moved or for another.", "FOLDER", excludes=OWN_TEXT
+        "", "Corpus to score, if the run's has moved or for another.", "FOLDER", excludes=RUN_TEXT
     )
     input: str = flag(
-        "", "Text to translate or answer, or -.", "FILE", tasks=INPUT_TASKS, is_input_file=True
+        "", "Text to translate or answer, or -.", "FILE", tasks=INPUT_TASKS, reads=True
     )
     output: str = output_flag(
         "",
         "File for the answers, also .gz or .xz; it is new, or that of the same command, stopped.",
         "FILE",
         excludes=NO_LINES,
+        writes=True,
     )
     overwrite: bool = flag(
         False, "Replace the file of --output if it exists.", tasks=LINE_TASKS, needs=("output",)
     )
-    reference: str = line_flag(
-        "", "References of --input, to score; several with commas.", "FILES", is_input_file=True
+    reference: str = translation_flag(
+        "",
+        "References of --input, to score; several with commas.",
+        "FILES",
+        needs=("input",),
+        reads=True,
     )
     test_set: str = translation_flag(
-        "", "Test set that sacrebleu downloads, to score: wmt14/full.", "NAME", excludes=TEST_SET
+        "",
+        "Test set that sacrebleu downloads, to score: wmt14/full.",
+        "NAME",
+        excludes=("input", "split", "corpus"),
     )
     metrics: str = translation_flag(
-        "", "Further scores: ter, comet, comet:MODEL, or your own.", "NAMES", excludes=COMPARED
+        "", "Further scores: ter, comet, comet:MODEL, or your own.", "NAMES", excludes=("compare",)
     )
     compare: str = translation_flag(
-        "", "Runs, perhaps with @CHECKPOINT, to compare with.", "FOLDERS", excludes=NO_PICTURE
+        "", "Runs, perhaps with @CHECKPOINT, to compare with.", "FOLDERS", excludes=("attention",)
     )
     nbest: int = line_flag(
-        0, "Write N translations a line: number, text, score.", "N", excludes=NBEST, at_least=0
+        0, "Write N translations a line: number, text, score.", "N", "mbr", at_least=0
     )
     scores: bool = line_flag(
-        False, "Write a tab and the score after each translation.", excludes=NO_LINES | SHOWN
+        False, "Write a tab and the score after each translation.", "", "nbest", "jsonl"
     )
     jsonl: bool = flag(
         False, "Write JSON.", tasks=ANSWER_TASKS, needs=("input",), excludes=NO_LINES
     )
     alignments: bool = line_flag(
-        False, "Write a tab and the word alignment: 0-0 1-2.", excludes=NO_LINES | ONE_COLUMN
+        False, "Write a tab and the word alignment: 0-0 1-2.", "", "nbest", "scores"
     )
     score: str = line_flag(
         "",
         "File with translations of --input: write their log-probabilities and scores.",
         "FILE",
-        excludes=NO_LINES | NO_SEARCH,
-        is_input_file=True,
+        *("nbest", "scores", "prefixes", *SEARCH),
+        reads=True,
     )
-    prefixes: str = line_flag(
-        "", "File with their beginnings.", "FILE", excludes=NO_LINES, is_input_file=True
-    )
+    prefixes: str = line_flag("", "File with their beginnings.", "FILE", reads=True)
     chunk_lines: int | None = output_flag(
         None, "Lines that are answered, and kept of a stopped job, at once: 8,192.", "N", at_least=1
     )
@@ -160,9 +151,7 @@ class EvaluateFlags(HostFlags):
     mbr: int | None = translation_flag(
         None, "Candidates of minimum Bayes risk.", "N", at_least=1, at_most=MOST_HYPOTHESES
     )
-    prompt: str | None = text_flag(
-        None, "Text to continue.", "TEXT", excludes={"input": "each line is a text to continue"}
-    )
+    prompt: str | None = text_flag(None, "Text to continue.", "TEXT", excludes=("input",))
     num_pieces: int | None = text_flag(
         None, "Most tokens of a continuation.", "N", needs=("prompt", "input"), at_least=1
     )
@@ -171,10 +160,11 @@ class EvaluateFlags(HostFlags):
         "Picture to draw of the attention of the first text of --input, or of the test set.",
         "FILE",
         tasks=BUILT_IN,
-        excludes={"reference": "it draws one sentence and scores nothing"} | NOTHING_NEW,
+        excludes=("reference", "prompt", "num_pieces"),
+        writes=True,
     )
-    attention_of: str | None = translation_flag(
-        None,
+    attention_of: str = translation_flag(
+        "encoder_decoder",
         "Whose attention to draw: to the source, or that of a side.",
         choices=("encoder_decoder", "encoder", "decoder"),
         needs=("attention",),
@@ -187,38 +177,25 @@ class EvaluateFlags(HostFlags):
         return not self.attention and self.prompt is None and bool(self.reference or not self.input)
 
     @property
-    def compute(self) -> dict[str, Any]:
-        """How to compute, as `Translator.from_checkpoint` and its like take it."""
-        return {"dtype": self.dtype, "batch_size": self.batch_size}
+    def is_series(self) -> bool:
+        """Whether several checkpoints are named."""
+        return self.checkpoints == "all" or "," in self.checkpoints
 
     @property
-    def options(self) -> dict[str, Any]:
-        """Which text is scored and how it is translated, as `evaluate` and its like take it."""
-        text = {"split": self.split, "corpus": self.corpus, "test_set": self.test_set}
-        return text | self.compute | self.given(*SEARCH)
+    def scored(self) -> dict[str, Any]:
+        """Which text is scored and how, as `transformer.evaluate` and `compare` take it."""
+        files = [self.input, *split_paths(self.reference)] if self.reference else []
+        return self.given(*SCORED) | {"files": files}
 
-    @property
-    def files(self) -> list[str]:
-        """The files of a test set that are given."""
-        return [self.input, *split_files(self.reference)] if self.reference else []
-
-    def given(self, *names: str) -> dict[str, Any]:
-        """Returns {name: value} of those of some flags that were given."""
-        return {name: value for name, value in given_flags(self).items() if name in names}
-
-    def check(self, task: str) -> None:
+    def validate(self, task: str = "") -> None:
         """Raises ValueError, in one sentence, if the flags make no sense on a run of `task`."""
-        check_flags(self, task)
+        super().validate(task)
         for name, path in self.given("output", "attention").items():
             if WorkDir(self.workdir).owns(path):
                 raise ValueError(f"--{name}={path} is a file of the run itself: name another.")
-        picture, suffix = self.attention, os.path.splitext(self.attention)[1].lower()
-        folder = os.path.dirname(os.path.realpath(picture))
-        if picture and not (picture.startswith("gs://") or os.path.isdir(folder)):
-            raise ValueError(f"--attention must be a file in a folder that exists, not {picture}.")
-        if picture and suffix not in PICTURES:
+        if self.attention and not self.attention.lower().endswith(PICTURES):
             raise ValueError(
-                f"--attention must end in one of {', '.join(PICTURES)}, not '{suffix}'."
+                f"--attention must end in one of {', '.join(PICTURES)}, not {self.attention}."
             )
         for name in self.given("compare", "metrics") if not self.is_scoring else ():
             raise ValueError(
@@ -226,38 +203,32 @@ class EvaluateFlags(HostFlags):
                 f"--attention."
             )
         is_alone = task == "translation" and self.is_scoring and not self.compare + self.ensemble
-        if is_series(self.checkpoints) and not is_alone:
+        if self.is_series and not is_alone:
             raise ValueError(
                 f"--checkpoints={self.checkpoints} names several checkpoints, which only scores of "
                 f"a translation run take, without --compare and --ensemble; name one."
             )
 
 
-def is_series(checkpoints: str) -> bool:
-    """Whether several checkpoints are named."""
-    return checkpoints == "all" or "," in checkpoints
-
-
 def _evaluate(line: CommandLine[EvaluateFlags]) -> int:
     flags, run = line.flags, WorkDir(line.flags.workdir)
     config = run.load_config()
-    flags.check(task_kind(config.task))
+    flags.validate(task_kind(config.task))
     with phase("importing JAX"):  # late: --help and wrong flags need not wait
         from transformer.inference.file_job import check_files
 
     if flags.input and not flags.is_scoring and not flags.attention:
         files = filter(None, [flags.input, flags.score or flags.prefixes])
         check_files(flags.output, *files, may_replace=flags.overwrite)
-    is_first = connect_hosts(flags, config)
+    connect_hosts(flags, config)
     if flags.compare:
-        others = split_runs(flags.compare)
-        options = flags.options | {"files": flags.files}
-        comparison = transformer.compare(run, others, flags.checkpoints, save=True, **options)
+        others = split_paths(flags.compare)
+        comparison = transformer.compare(run, others, flags.checkpoints, save=True, **flags.scored)
         print_results([f"{comparison.first.corpus}:", *comparison.lines()])
     elif flags.attention:
         _draw(flags, run)
     elif flags.prompt is not None:
-        _continue(flags, run, is_first=is_first)
+        _continue(flags, run, flags.prompt)
     elif flags.is_scoring:
         _score(flags, run)
     else:
@@ -269,18 +240,18 @@ def _score(flags: EvaluateFlags, run: WorkDir) -> None:
     """Prints and saves the scores of a checkpoint, or of several: a table, and the last in full."""
     from transformer.evaluation.scores import checkpoint_table
 
-    scored, several = [], is_series(flags.checkpoints)
+    scored = []
 
     def show(scores: Any) -> None:  # before they are saved, which may fail
         scored.append(scores)
         say(f"{scores.corpus}, checkpoint {scores.checkpoint}: {scores.primary.figures}")
-        if not several:
+        if not flags.is_series:
             print_results([*scores.lines(), *scores.details])
 
-    options = flags.options | {"files": flags.files, "ensemble": split_runs(flags.ensemble)}
+    options = flags.scored | {"ensemble": split_paths(flags.ensemble)}
     options |= {"metrics": flags.metrics.split(",")} if flags.metrics else {}
     last = transformer.evaluate(run, flags.checkpoints, save=True, on_scores=show, **options)
-    if several:
+    if flags.is_series:
         print_results([*checkpoint_table(scored), *last.lines(), *last.details])
 
 
@@ -288,10 +259,9 @@ def _draw(flags: EvaluateFlags, run: WorkDir) -> None:
     """Draws the attention of one example, the first text of --input if there is one."""
     from transformer.evaluation.evaluation_set import read_lines
 
-    how = {"of": flags.attention_of or "encoder_decoder", "each_head": flags.each_head}
     texts = read_lines(flags.input) if flags.input else None
-    given = flags.attention, texts, flags.checkpoints
-    drawn = transformer.draw_attention(run, *given, **how, **flags.options)
+    given, how = (flags.attention, texts, flags.checkpoints), flags.given("each_head", *SCORED)
+    drawn = transformer.draw_attention(run, *given, of=flags.attention_of, **how)
     translation = "" if drawn.translation == drawn.source else f"\n> {drawn.translation}"
     say(f"{drawn.source}{translation}\nattention: {flags.attention}")
 
@@ -302,28 +272,21 @@ def _answer(flags: EvaluateFlags, run: WorkDir, config: Config) -> None:
     if predictor is None:
         raise ValueError("A run of this task takes no lines of text: leave out --input.")
     if flags.ensemble:
-        runs = [run, *split_runs(flags.ensemble)]
-        model = predictor.from_checkpoints(runs, flags.checkpoints, **flags.compute)
+        runs = [run, *split_paths(flags.ensemble)]
+        model = predictor.from_checkpoints(runs, flags.checkpoints, **flags.given(*COMPUTE))
     else:
-        model = predictor.from_checkpoint(run, flags.checkpoints, **flags.compute)
+        model = predictor.from_checkpoint(run, flags.checkpoints, **flags.given(*COMPUTE))
     is_translation = task_kind(config.task) == "translation"
     write = transformer.translate_file if is_translation else transformer.answer_file
     write(model, flags.input, flags.output, **flags.given(*LINES, *SEARCH, "num_pieces"))
 
 
-def _continue(flags: EvaluateFlags, run: WorkDir, *, is_first: bool) -> None:
-    """Writes a prompt and its continuation to standard output as it comes, on the first host."""
-    from transformer.inference.file_job import open_stream
-
-    stream: Any = open_stream("")
-    prompt = flags.prompt or ""
-    options = flags.given(*SAMPLING, "num_pieces")
-    model = transformer.LanguageModel.from_checkpoint(run, flags.checkpoints, **flags.compute)
+def _continue(flags: EvaluateFlags, run: WorkDir, prompt: str) -> None:
+    """Prints a prompt and its continuation as it comes."""
+    how, options = flags.given(*COMPUTE), flags.given(*SAMPLING, "num_pieces")
+    model = transformer.LanguageModel.from_checkpoint(run, flags.checkpoints, **how)
     for text in chain([prompt], model.stream(prompt, **options), ["\n"]):
-        if is_first:  # as UTF-8, whatever the locale; the others compute the same
-            text = escaped(text) if is_terminal(stream) else text
-            stream.write(text.encode(errors="replace"))
-            stream.flush()
+        print_results([text], end="")
 
 
 main = Command(_evaluate, EvaluateFlags, __doc__)

@@ -14,7 +14,6 @@ eval.py.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import transformer
 from transformer.cli.command_line import Command, CommandLine
@@ -45,11 +44,9 @@ class ExportFlags(CommonFlags):
 
 
 def _export(line: CommandLine[ExportFlags]) -> int:
-    flags = line.flags
     workdir, folder, checkpoint = [*line.words, "default"][:3]
-    options: dict[str, Any] = dict(quantization=flags.quantization, check=flags.check)
-    options |= dict(format=flags.format, checkpoint=checkpoint)
-    for sentence in transformer.export_model(workdir, folder, **options):
+    options = line.flags.given("format", "quantization", "check")
+    for sentence in transformer.export_model(workdir, folder, checkpoint=checkpoint, **options):
         say(sentence)
     return DONE
 

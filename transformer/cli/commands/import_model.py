@@ -33,9 +33,8 @@ class ImportFlags(CommonFlags):
 
 
 def _import(line: CommandLine[ImportFlags]) -> int:
-    flags = line.flags
-    options = {"source_language": flags.source_language, "target_language": flags.target_language}
-    for sentence in transformer.import_model(*line.words, **options, check=flags.check):
+    options = line.flags.given("source_language", "target_language", "check")
+    for sentence in transformer.import_model(*line.words, **options):
         say(sentence)
     return DONE
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import transformer
 from transformer.cli.command_line import Command, CommandLine
-from transformer.cli.flags import CONFIG, REGISTER, HostFlags, check_flags, flag
+from transformer.cli.flags import CONFIG, REGISTER, HostFlags, flag
 from transformer.cli.process import connect_hosts
 from transformer.console import phase
 from transformer.exit_codes import DONE
 
-NO_STEPS = {"dry_run": "a dry run trains no steps"}
+NO_STEPS = ("dry_run",)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class TrainFlags(HostFlags):
 
 def _train(line: CommandLine[TrainFlags]) -> int:
     flags, config = line.flags, line.config
-    check_flags(flags)
+    flags.validate()
     if flags.print_config:
         print(config.to_python(), flush=True)
         return DONE
@@ -70,7 +70,7 @@ def _train(line: CommandLine[TrainFlags]) -> int:
     is_first = connect_hosts(flags)
     if flags.profiler_port and is_first:
         serve_profiles(flags.profiler_port)
-    options = {"profile": flags.profile, "accept_changed_text": flags.accept_changed_text}
+    options = flags.given("profile", "accept_changed_text")
     return transformer.train(config, flags.workdir, **options).exit_code
 
 

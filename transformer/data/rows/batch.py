@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from transformer.data.rows.ragged import Ragged
+from transformer.data.rows.ragged import Ragged, count_up
 
 
 class Batch(NamedTuple):
@@ -86,7 +86,7 @@ class Batch(NamedTuple):
 
 def _fill_rows(
     ragged: Ragged, indices: np.ndarray, per_row: np.ndarray, length: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """Returns (ids, segments, positions), each [B, length] int32, of sentences in rows.
 
     Each id is written to one flat index of the rows laid end to end. For sentences of 3, 2 and 2
@@ -105,12 +105,8 @@ def _fill_rows(
     row = np.repeat(np.arange(len(per_row)), per_row)
     first = np.repeat(np.cumsum(per_row) - per_row, per_row)
     starts = np.cumsum(lengths) - lengths
-    offset = starts - starts[first] if len(indices) else starts
-    position = np.arange(lengths.sum()) - np.repeat(starts, lengths)
-    index = np.repeat(row * length + offset, lengths) + position
+    position = count_up(lengths)
+    index = np.repeat(row * length + starts - starts[first], lengths) + position
     rows = np.zeros((3, len(per_row) * length), np.int32)
-    rows[0, index] = ids
-    rows[1, index] = np.repeat(np.arange(len(indices)) - first + 1, lengths)
-    rows[2, index] = position
-    ids, segments, positions = rows.reshape(3, len(per_row), length)
-    return ids, segments, positions
+    rows[:, index] = ids, np.repeat(1 + count_up(per_row), lengths), position
+    return tuple(rows.reshape(3, len(per_row), length))

@@ -5,6 +5,8 @@ import math
 import numpy as np
 from numpy.random import Generator
 
+from transformer.data.rows.ragged import count_up
+
 SPARE_ROW_EVERY = 400  # one row in 400 is kept empty for pairs that fit nowhere else
 MIN_SUCCESS = 0.01  # dealing stops when fewer than 1 % of the offered pairs fit
 PLACES = 8  # of a row that are tried for an exchange at a time
@@ -20,6 +22,7 @@ def fewest_rows(
     It begins at 0.5% above what would hold every token, and while pairs are left over it grows by
     an eighth of what they would fill, 0.5% at least.
     """
+    assert (lengths.max(1) <= shape).all(), "a pair that is longer than a row fits into none"
     num_units = math.ceil(1.005 * (lengths.sum(1) / shape).max() / unit)
     row_of = pack(lengths, shape, num_units * unit, rng)
     while (row_of < 0).any():
@@ -117,17 +120,16 @@ class _OverfullRows:
             load[:, rows] += shares[:, pairs]
         order = np.argsort(row_of, kind="stable")
         counts = np.bincount(row_of, minlength=num_rows)
-        place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
         self.pair_at = np.full((counts.max() + 1, num_rows), -1, np.int32)
-        self.pair_at[place, row_of[order]] = order
+        self.pair_at[count_up(counts), row_of[order]] = order
         self.capacity = np.array(shape, np.int32)
         self.lengths = np.pad(lengths, [(0, 0), (0, 1)]).astype(np.int32)
         self.load = self.lengths[:, self.pair_at].sum(1, dtype=np.int32)
 
     def _overflow(self, load: np.ndarray) -> np.ndarray:
         """Returns the tokens beyond the capacity of rows with this load [2, …], on both sides."""
-        capacity = self.capacity.reshape(2, *[1] * (load.ndim - 1))
-        return np.maximum(load - capacity, 0).sum(0)
+        source, target = (np.maximum(x - n, 0) for x, n in zip(load, self.capacity, strict=True))
+        return source + target
 
     def exchange(self, rng: Generator) -> None:
         """Swaps pairs between overfull rows and others until none is overfull or that stalls.
@@ -161,11 +163,9 @@ class _OverfullRows:
         here, there = (rng.permutation(len(self.pair_at))[:PLACES] for _ in range(2))
         given = self.lengths[:, self.pair_at[here[:, None], one]]
         taken = self.lengths[:, self.pair_at[there[:, None], other]]
-        overflow = np.zeros((len(here), len(there), len(one)), np.int32)
-        for side, capacity in enumerate(self.capacity):
-            change = taken[side] - given[side][:, None]
-            overflow += np.maximum(change + (self.load[side, one] - capacity), 0)
-            overflow += np.maximum((self.load[side, other] - capacity) - change, 0)
+        change = taken[:, None] - given[:, :, None]  # [2, here, there, rows]
+        overflow = self._overflow(self.load[:, None, None, one] + change)
+        overflow += self._overflow(self.load[:, None, None, other] - change)
         overflow = overflow.reshape(-1, len(one))
         best = overflow.argmin(0)
         now = self._overflow(self.load[:, one])

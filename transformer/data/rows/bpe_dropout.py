@@ -12,11 +12,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from sentencepiece import sentencepiece_model_pb2
 
 from transformer.data.rows.epoch_plan import mix
-from transformer.data.rows.ragged import Ragged
-from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
+from transformer.data.rows.ragged import Ragged, count_up
+from transformer.data.tokenizers.sentencepiece import (
+    SentencePieceTokenizer,
+    Tokenizer,
+    read_spec,
+)
 
 NO_MERGE = np.iinfo(np.int32).max  # the rank of two symbols that cannot be merged
 WIDER = 1.3  # words are merged together with others that are up to so many times as long
@@ -29,18 +32,11 @@ class BpeDropout:
 
     def __init__(self, tokenizer: Tokenizer, rate: float) -> None:
         """Takes the vocabulary and p, above 0; raises ValueError unless it is SentencePiece BPE."""
-        if not isinstance(tokenizer, SentencePieceTokenizer):
+        spec = read_spec(tokenizer.model) if isinstance(tokenizer, SentencePieceTokenizer) else None
+        if spec is None or spec.trainer_spec.model_type != spec.trainer_spec.BPE:
             raise ValueError(
-                f"data.subword_dropout={rate} needs SentencePiece on both sides, not a "
-                f"{type(tokenizer).__name__}: set data.subword_dropout=0, or "
-                f"tokenizer.kind=sentencepiece."
-            )
-        # pyrefly: ignore[missing-attribute]: protobuf makes the class when it is imported
-        spec = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.model)
-        if spec.trainer_spec.model_type != spec.trainer_spec.BPE:
-            raise ValueError(
-                "data.subword_dropout drops merges of BPE, and this SentencePiece model is none of "
-                "BPE: set data.subword_dropout=0, or give one trained with model_type=bpe."
+                f"data.subword_dropout={rate} drops merges of SentencePiece BPE, which {tokenizer} "
+                f"has not: set it to 0, or give a SentencePiece model of model_type=bpe."
             )
         self.rate = rate
         self.num_pieces = len(spec.pieces)  # as an id: no piece, as in front of a word
@@ -82,11 +78,11 @@ class BpeDropout:
         words = Ragged(ids, starts, np.diff(starts, append=len(ids)))
         first_words = np.searchsorted(starts, first_pieces)
         num_words = np.diff(first_words, append=len(words))
-        keys = _draw(np.repeat(keys, num_words), _count_up(num_words))
+        keys = _draw(np.repeat(keys, num_words), count_up(num_words))
         num_characters = np.add.reduceat(self._characters.lengths[ids], starts)
         num_merges = num_characters - words.lengths
         word = np.repeat(np.arange(len(words)), num_merges)
-        drops = _uniform(keys[word], _count_up(num_merges)) < self.rate
+        drops = _uniform(keys[word], count_up(num_merges)) < self.rate
         changed = np.flatnonzero(np.bincount(word[drops], minlength=len(words)))
         characters, _ = self._characters.gather(words.gather(changed)[0])
         segmented = Ragged.from_lengths(characters, num_characters[changed])
@@ -118,8 +114,8 @@ class BpeDropout:
         """
         result = np.full_like(symbols, self.num_pieces)
         ranks = self._rank(symbols[:, :-1], symbols[:, 1:])
-        words = np.arange(len(symbols))
-        for nth in range(symbols.shape[1]):
+        words, nth = np.arange(len(symbols)), 0
+        while len(words):
             place = self._choose(ranks, _uniform(keys, np.array([nth])))
             rank = ranks[np.arange(len(words)), place]
             going = rank != NO_MERGE
@@ -127,13 +123,11 @@ class BpeDropout:
             words, symbols, ranks, keys, place, rank = (
                 array[going] for array in (words, symbols, ranks, keys, place, rank)
             )
-            row = np.arange(len(words))
+            row, nth = np.arange(len(words)), nth + 1
             symbols[row, place] = self._piece_of_rank[rank]
             symbols, ranks = _without(symbols, place + 1), _without(ranks, place)
             for first in (place - 1, place):
                 ranks[row, first] = self._rank(symbols[row, first], symbols[row, first + 1])
-            if not len(words):
-                break
         return result
 
     def _choose(self, ranks: np.ndarray, uniform: np.ndarray) -> np.ndarray:
@@ -162,11 +156,6 @@ def _without(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
     """Returns rows [n, width - 1], which lack the value at one place [n] of each."""
     is_before = np.arange(rows.shape[1] - 1) < place[:, None]
     return np.where(is_before, rows[:, :-1], rows[:, 1:])
-
-
-def _count_up(counts: np.ndarray) -> np.ndarray:
-    """Returns 0 1 2 … for each of `counts`, one after another; of 3 and 2: 0 1 2 0 1."""
-    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _draw(keys: np.ndarray, nth: np.ndarray) -> np.ndarray:
@@ -198,17 +187,19 @@ class SubwordDropout:
             for segment, side in zip(self._bpe, best, strict=True)
         ]
 
-    def planned_lengths(self, sides: Sequence[Ragged], shape: tuple[int, int]) -> list[np.ndarray]:
+    def planned_lengths(
+        self, lengths: Sequence[np.ndarray], shape: tuple[int, int]
+    ) -> list[np.ndarray]:
         """Returns the lengths of sources and targets that rows of a shape are planned with.
 
         They grow, up to those of a row: with growth 1.2 and rows of 10 lengths of 4, 9 and 11
         become 5, 10 and 11.
         """
         planned = []
-        for side, growth, most in zip(sides, self.growth, shape, strict=True):
-            before = np.arange(int(side.lengths.max(initial=0)) + 1)
+        for side, growth, most in zip(lengths, self.growth, shape, strict=True):
+            before = np.arange(int(side.max(initial=0)) + 1)
             after = np.maximum(before, np.minimum(np.rint(growth * before), most))
-            planned.append(after.astype(side.lengths.dtype)[side.lengths])
+            planned.append(after.astype(side.dtype)[side])
         return planned
 
     def __call__(
@@ -242,14 +233,12 @@ def have_room(
     pieces, whose sentences have 2 1 1 1 at best and 4 1 3 2 as drawn, has room for 3 more: in the
     order 0, 1, 3, 2 these would have taken 2, 2, 3 and 5, and all but sentence 2 are as drawn.
     """
-    gained = np.maximum(drawn - best, 0)
-    room = row_length - np.bincount(row, best).astype(np.int64)
     order = np.lexsort((keys, row))
-    taken = np.cumsum(gained[order])
-    first = np.searchsorted(row[order], row[order])
-    taken -= (taken - gained[order])[first]
+    gained = np.maximum(drawn - best, 0)[order]
+    before = np.cumsum(gained) - gained
+    taken = before - before[np.searchsorted(row, row)] + gained
     fits = np.empty(len(row), bool)
-    fits[order] = taken <= room[row[order]]
+    fits[order] = taken <= (row_length - np.bincount(row, best))[row]
     return fits
 
 

@@ -98,10 +98,8 @@ def plan_batches(
             waiting = waiting[size * num_replicas :]
 
 
-def fill_inputs(
-    source: Ragged, indices: np.ndarray, length: int
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Returns (ids [rows, length], lengths [rows], number of sentences cut), one sentence per row.
+def fill_inputs(source: Ragged, indices: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (ids [rows, length], lengths [rows]) with one sentence per row.
 
     indices [rows]: sentences of `source`; a row without a sentence (index -1) has length 0. A
     sentence longer than `length` is cut and still ends with EOS.
@@ -113,4 +111,4 @@ def fill_inputs(
         if len(ids) > length:
             inputs[row, -1] = ids[-1]
     lengths = np.where(indices >= 0, source.lengths[indices], 0).astype(np.int32)
-    return inputs, np.minimum(lengths, length), int((lengths > length).sum())
+    return inputs, np.minimum(lengths, length)

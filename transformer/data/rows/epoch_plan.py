@@ -9,8 +9,9 @@ than its block, and a run resumes without the state of an iterator.
 import math
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
-from threading import Lock, Thread
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +29,8 @@ STANDARD_DEVIATIONS = 6  # by which a block may be longer than the mean: one in 
 def permute(indices: np.ndarray, size: int, key: tuple[int, ...]) -> np.ndarray:
     """Returns the places of some `indices` in a random order of 0 to size - 1; key: of the order.
 
-    It is a Feistel network, as block ciphers are, over numbers below any size (Black and Rogaway,
-    2002, "Ciphers with Arbitrary Finite Domains"), and stored nowhere.
+    It is a Feistel network over numbers below any size, stored nowhere (Black and Rogaway, 2002,
+    "Ciphers with Arbitrary Finite Domains").
 
     A number x is written as two digits, left = x // b and right = x % b, with a possible left and b
     possible right digits, where a·b is at least `size`. A round adds a hash of one digit to the
@@ -130,11 +131,6 @@ class EpochPairs:
             first_place, first_pair = first_place + count, first_pair + part.num_pairs
         return pairs
 
-    def shuffled(self, epoch: int, start: int, stop: int) -> np.ndarray:
-        """Returns the pairs from `start` to `stop` in a random order of the epoch's places."""
-        places = np.arange(start, stop)
-        return self.at(epoch, permute(places, len(self), (self.seed, epoch, ORDER)))
-
     def mean(self, lengths: np.ndarray) -> float:
         """Returns the mean of `lengths`, one for each pair, over the pairs of all epochs."""
         total, first = 0.0, 0  # sums of integers are the same to the last bit on every machine
@@ -146,31 +142,22 @@ class EpochPairs:
         return total / len(self)
 
 
+@dataclass(eq=False)
 class EpochPlan:
     """The rows of every batch, from step 0 on, epoch after epoch."""
 
-    def __init__(
-        self,
-        lengths: Sequence[np.ndarray],
-        shape: tuple[int, int],
-        *,
-        rows_per_batch: int,
-        seed: int,
-        parts: Sequence[CorpusPart],
-    ) -> None:
-        """Finds how many batches an epoch has.
+    lengths: Sequence[np.ndarray]  # of all pairs' sources and targets
+    shape: tuple[int, int]  # (S, T); pairs whose source is longer than S are left out
+    rows_per_batch: int
+    seed: int
+    parts: Sequence[CorpusPart]  # the corpora that the pairs belong to, in order
 
-        lengths: of all pairs' sources and targets. shape: (S, T); pairs whose source is longer than
-        S are left out. parts: the corpora that the pairs belong to, in order.
-        """
-        self.lengths, self.shape = lengths, shape
-        self.rows_per_batch, self.seed = rows_per_batch, seed
-        self.epoch_pairs = EpochPairs(parts, seed)
+    def __post_init__(self) -> None:
+        self.epoch_pairs = EpochPairs(self.parts, self.seed)
         self.pairs_per_epoch = len(self.epoch_pairs)
         self.num_blocks = math.ceil(self.pairs_per_epoch / BLOCK_PAIRS)
-        self._planning, self._planned = Lock(), lru_cache(maxsize=2)(self._make_plan)
-        self._planned_ahead = -1  # the last block that a thread planned
-        self._current = -1, np.zeros(0, np.int64), np.zeros(1, np.int64)  # a block and its plan
+        planner = ThreadPoolExecutor(1, "plan")
+        self._plan = lru_cache(2)(lambda block: planner.submit(self._make_plan, block))
         self._known_packing: tuple[np.ndarray, np.ndarray] | None = None
         self.sample = self._pairs(0, 0, min(self.pairs_per_epoch, SAMPLE_PAIRS))
         self.batches_per_block = self._count_batches()
@@ -178,10 +165,10 @@ class EpochPlan:
 
     def _pairs(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """Returns all pairs of an epoch that fit, or a part of them in a random order."""
-        if stop - start == self.pairs_per_epoch:
-            pairs = self.epoch_pairs.at(epoch, np.arange(stop))
-        else:
-            pairs = self.epoch_pairs.shuffled(epoch, start, stop)
+        places = np.arange(start, stop)
+        if len(places) < self.pairs_per_epoch:
+            places = permute(places, self.pairs_per_epoch, (self.seed, epoch, ORDER))
+        pairs = self.epoch_pairs.at(epoch, places)
         return pairs[self.lengths[0][pairs] <= self.shape[0]]
 
     def lengths_of(self, pairs: np.ndarray) -> np.ndarray:
@@ -221,19 +208,11 @@ class EpochPlan:
         From the middle of a block on, a thread plans the next one.
         """
         block, index = divmod(step, self.batches_per_block)
-        current = self._current
-        if current[0] != block:  # else without the lock, which a thread may hold for long
-            current = self._current = block, *self._plan(block)
-        _, pairs, starts = current
-        if 2 * index >= self.batches_per_block - 1 and self._planned_ahead != block + 1:
-            self._planned_ahead = block + 1
-            Thread(target=self._plan, args=(block + 1,), daemon=True).start()
+        pairs, starts = self._plan(block).result()
+        if 2 * index >= self.batches_per_block - 1:
+            self._plan(block + 1)
         starts = starts[index * self.rows_per_batch :][: self.rows_per_batch + 1]
         return pairs[starts[0] : starts[-1]], np.diff(starts)
-
-    def _plan(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        with self._planning:  # a second caller waits instead of making the same plan
-            return self._planned(number)
 
     def _make_plan(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Packs the pairs of a block, counted from the first epoch's first, and shuffles the rows.
@@ -243,27 +222,22 @@ class EpochPlan:
         rng = np.random.default_rng((self.seed, number))
         epoch, block = divmod(number, self.num_blocks)
         start, stop = (self.pairs_per_epoch * k // self.num_blocks for k in (block, block + 1))
-        pairs, num_rows = (
-            self._pairs(epoch, start, stop),
-            self.batches_per_block * self.rows_per_batch,
-        )
+        pairs = self._pairs(epoch, start, stop)
+        num_rows = self.batches_per_block * self.rows_per_batch
         if self.num_blocks > 1:
             pairs.sort()  # the order of the corpus reads fastest
         lengths, row_of = self.lengths_of(pairs), np.full(len(pairs), -1)
         for _ in range(TRIES):
-            row_of = pack(lengths, self.shape, num_rows, rng)
-            if (row_of >= 0).all():
-                break
-        else:
-            if self._known_packing:
-                pairs, row_of = self._known_packing
+            if (row_of < 0).any():
+                row_of = pack(lengths, self.shape, num_rows, rng)
+        if (row_of < 0).any() and self._known_packing:
+            pairs, row_of = self._known_packing
         if num_left_out := (row_of < 0).sum():
-            warnings.warn(
-                f"{num_left_out:,} of the {len(pairs):,} pairs in block {block + 1} of "
-                f"{self.num_blocks} of epoch {epoch + 1} fit none of its {num_rows:,} rows; they "
-                f"are left out of this epoch.",
-                stacklevel=2,
+            message = (
+                f"Block {block + 1} of {self.num_blocks} of epoch {epoch + 1} leaves out "
+                f"{num_left_out:,} of its {len(pairs):,} pairs: they fit none of {num_rows:,} rows."
             )
+            warnings.warn(message, stacklevel=2)
         row_of = np.where(row_of < 0, num_rows, rng.permutation(num_rows)[row_of])
         order = np.argsort(row_of, kind="stable")
         return pairs[order], np.searchsorted(row_of[order], np.arange(num_rows + 1))

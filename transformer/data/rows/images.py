@@ -7,7 +7,7 @@ and `labels` [N]), `sklearn:digits`, or `tfds:NAME` for a TFDS dataset with an i
 import zipfile
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from etils import epath
 from transformer.config import DataConfig
 from transformer.data.files.text import find_split, parse_split, part_of
 from transformer.files.storage import locate
+from transformer.optional_libraries import require
 
 NPZ_ERRORS = KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error
 
@@ -45,13 +46,9 @@ def load_images(config: DataConfig, split: str) -> tuple[np.ndarray, list[str]]:
 
 
 def _load_digits(name: str) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise ValueError("sklearn:digits needs scikit-learn: pip install scikit-learn.") from None
     if name != "all":
         raise ValueError(f"sklearn:digits has the split 'all' and its parts, not '{name}'.")
-    images, labels = load_digits(return_X_y=True)
+    images, labels = require("sklearn.datasets", "images").load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))  # the file is ordered by writer
     return images.reshape(-1, 8, 8)[order] / 16.0, labels[order]
 
@@ -62,27 +59,20 @@ def _load_npz(folder: epath.Path, name: str) -> tuple[np.ndarray, np.ndarray]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return np.atleast_1d(arrays["images"]), arrays["labels"]
     except NPZ_ERRORS as error:
-        reason = str(error).rstrip(".")
-        raise ValueError(
-            f"{path} must be numpy's .npz with arrays 'images' and 'labels': {reason}."
-        ) from None
+        needed = f"{path} must be numpy's .npz with arrays 'images' and 'labels'"
+        raise ValueError(f"{needed}: {str(error).rstrip('.')}.") from None
 
 
 def _check_images(
     images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[Any] | np.ndarray, what: str
 ) -> np.ndarray:
     """Returns the images as one array [N, height, width, channels] float32, from 0 to 1."""
-    shapes = {np.shape(image) for image in images}
-    if len(shapes) != 1 or len(next(iter(shapes))) not in (2, 3):
-        raise ValueError(
-            f"{what} must be images of one shape, height × width or height × width × channels, "
-            f"not {sorted(shapes)[:4] or 'none'}."
-        )
+    shapes = sorted({np.shape(image) for image in images})
+    if len(shapes) != 1 or len(shapes[0]) not in (2, 3):
+        needed = "images of one shape, height × width or height × width × channels"
+        raise ValueError(f"{what} must be {needed}, not {shapes[:4] or 'none'}.")
     if np.shape(labels) != (len(images),):
-        raise ValueError(
-            f"{what} must have one label per image: it has {len(images)} images and labels of "
-            f"shape {np.shape(labels)}."
-        )
+        raise ValueError(f"{what} has {len(images)} images and labels of shape {np.shape(labels)}.")
     array = np.asarray(images)
     scale = np.float32(255 if np.issubdtype(array.dtype, np.integer) else 1)
     array = array.astype(np.float32) / scale
@@ -128,6 +118,7 @@ class ImageBatch(NamedTuple):
     weights: np.ndarray  # [B, 1] float32: 1, or 0 on a row without an image
 
 
+@dataclass(eq=False)
 class ImageBatches:
     """`batches[step]` is an `ImageBatch`; an epoch shows each image once, in its own order.
 
@@ -136,29 +127,23 @@ class ImageBatches:
     place; with `flip` half of them are mirrored left to right.
     """
 
-    def __init__(
-        self,
-        images: np.ndarray,
-        targets: np.ndarray,
-        *,
-        patch_size: int,
-        rows_per_batch: int,
-        seed: int,
-        flip: bool = False,
-        crop_padding: int = 0,
-    ) -> None:
-        """Takes images [N, height, width, C] float32 and targets [N] int32."""
-        self.images, self.targets = images, targets
-        self.patch_size, self.flip, self.crop_padding = patch_size, flip, crop_padding
-        self.rows_per_batch, self.seed = rows_per_batch, seed
-        self.batches_per_epoch = -(-len(targets) // rows_per_batch)
-        self._order = lru_cache(2)(
-            lambda epoch: np.random.default_rng((seed, epoch)).permutation(len(targets))
-        )
+    images: np.ndarray  # [N, height, width, C] float32
+    targets: np.ndarray  # [N] int32
+    _: KW_ONLY
+    patch_size: int
+    rows_per_batch: int
+    seed: int
+    flip: bool = False
+    crop_padding: int = 0
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return -(-len(self.targets) // self.rows_per_batch)
 
     def __getitem__(self, step: int) -> ImageBatch:
         epoch, index = divmod(step, self.batches_per_epoch)
-        chosen = self._order(epoch)[index * self.rows_per_batch :][: self.rows_per_batch]
+        order = np.random.default_rng((self.seed, epoch)).permutation(len(self.targets))
+        chosen = order[index * self.rows_per_batch :][: self.rows_per_batch]
         images, rng = self.images[chosen], np.random.default_rng((self.seed, step, 1))
         if self.flip:
             is_mirrored = rng.random(len(images)) < 0.5

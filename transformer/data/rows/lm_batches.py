@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -50,35 +51,32 @@ class WindowBatch(NamedTuple):
         return cls(ids, ids, ids.astype(np.float32))
 
 
+@dataclass(eq=False)
 class Windows:
     """`batches[step]` is a `WindowBatch` of windows of a text.
 
     With a seed they begin anywhere in it, for training. Without one every id is a target once, in
-    order, in the first `batches_per_epoch` batches.
+    order, in the first `batches_per_epoch` batches. Raises ValueError if a window to be drawn is
+    longer than the text.
     """
 
-    def __init__(
-        self,
-        ids: np.ndarray,
-        *,
-        start: int,
-        length: int,
-        rows_per_batch: int,
-        seed: int | None = None,
-    ) -> None:
-        """Takes a text of ids, and the id `start` that precedes the first one: EOS.
+    ids: np.ndarray  # of the text; then also what stands before and behind it
+    _: KW_ONLY
+    start: int  # the id that precedes the first one: EOS
+    length: int
+    rows_per_batch: int
+    seed: int | None = None
 
-        Raises ValueError if a window to be drawn is longer than the text.
-        """
-        if seed is not None and len(ids) < length:
+    def __post_init__(self) -> None:
+        self.num_ids, num_targets = len(self.ids), self.length * self.rows_per_batch
+        if self.seed is not None and self.num_ids < self.length:
             raise ValueError(
-                f"The text has {len(ids)} pieces, less than one window of data.row_length "
-                f"({length}); lower it."
+                f"The text has {self.num_ids} pieces, less than one window of data.row_length "
+                f"({self.length}); lower it."
             )
-        self.length, self.rows_per_batch, self.seed = length, rows_per_batch, seed
-        self.num_ids, self.batches_per_epoch = len(ids), -(-len(ids) // (length * rows_per_batch))
-        missing = self.batches_per_epoch * rows_per_batch * length - len(ids)
-        self.ids = np.pad(ids, (1, missing), constant_values=(start, 0)).astype(np.int32)
+        self.batches_per_epoch = -(-self.num_ids // num_targets)
+        ends = 1, self.batches_per_epoch * num_targets - self.num_ids
+        self.ids = np.pad(self.ids, ends, constant_values=(self.start, 0)).astype(np.int32)
 
     def __getitem__(self, step: int) -> WindowBatch:
         if self.seed is None:

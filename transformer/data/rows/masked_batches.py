@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate, chain, groupby
 from typing import NamedTuple, Self
 
@@ -57,6 +58,7 @@ def most_to_guess(length: int, rate: float) -> int:
     return min(length, 8 * math.ceil(most / 8))
 
 
+@dataclass(eq=False)
 class MaskedBatches:
     """`batches[step]` is a `MaskedBatch` of the rows of `packed[step]`.
 
@@ -64,20 +66,17 @@ class MaskedBatches:
     `most_to_guess` in a row. Its input is then MASK (80%), a random token (10%) or itself (10%).
     """
 
-    def __init__(
-        self,
-        packed: PackedBatches,
-        *,
-        rate: float,
-        vocab_size: int,
-        seed: int,
-        special: SpecialIds = OWN_IDS,
-    ) -> None:
-        """Takes batches of sentences, whose targets are the same but for the labels of pairs."""
-        self.packed, self.rate, self.seed, self.special = packed, rate, seed, special
-        self.random_ids = special.others(vocab_size)
-        self.rows_per_batch = packed.rows_per_batch
-        self.batches_per_epoch = packed.batches_per_epoch
+    packed: PackedBatches  # of sentences whose targets are the same but for the labels of pairs
+    _: KW_ONLY
+    rate: float
+    vocab_size: int
+    seed: int
+    special: SpecialIds = OWN_IDS
+
+    def __post_init__(self) -> None:
+        self.rows_per_batch = self.packed.rows_per_batch
+        self.batches_per_epoch = self.packed.batches_per_epoch
+        self.random_ids = self.special.others(self.vocab_size)
 
     def __getitem__(self, step: int) -> MaskedBatch:
         return self.part(step, 0, self.rows_per_batch)
@@ -122,25 +121,21 @@ def make_sentence_pairs(
     gathered until they fill a pair of `length` ids, and divided at random. With probability 1/2,
     and where only one is left, the second text is a random piece of another document, and what it
     replaces begins the next pair. The longer text is cut where both are too long (Devlin et al.
-    2019, section 3.1 and appendix A.2). The pairs are drawn once, not anew in each epoch. Raises
-    ValueError if there are fewer than two documents.
+    2019, section 3.1 and appendix A.2). Raises ValueError for fewer than two documents.
     """
     sentences = zip(lines, map(tokenizer.without_control, tokenizer.encode(lines)), strict=True)
     grouped = groupby(sentences, key=lambda sentence: bool(sentence[0].strip()))
     documents = [[ids for _, ids in group] for is_document, group in grouped if is_document]
     if len(documents) < 2:
-        raise ValueError(
-            "model.next_sentence needs two documents at least: divide them by empty lines."
-        )
+        raise ValueError("model.next_sentence needs two documents, divided by empty lines.")
     rows, labels, num_cut = [], [], 0
     bos, eos = tokenizer.special.bos, tokenizer.special.eos
     for first, second, label in _pairs(documents, length - 3, seed):
-        excess = max(0, len(first) + len(second) - (length - 3))
-        for _ in range(excess):
+        while len(first) + len(second) > length - 3:
             (first if len(first) > len(second) else second).pop()
+            num_cut += 1
         rows.append([bos, *first, eos, *second, eos])
         labels.append(label)
-        num_cut += excess
     source = Ragged.from_lists(rows)
     targets = source.flat.copy()
     targets[source.starts] = labels

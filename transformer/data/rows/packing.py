@@ -1,6 +1,7 @@
 """Packs sentence pairs into batches of one static shape; a batch is a function of (seed, step)."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
@@ -47,59 +48,38 @@ def choose_source_length(lengths: Sequence[np.ndarray], row_length: int, too_lon
     return max(proportional, int(np.partition(source, num_shorter)[num_shorter]))
 
 
+@dataclass(eq=False)
 class PackedBatches:
     """`batches[step]` is a `Batch` of B rows, for every step from 0 on, epoch after epoch.
 
     Rows that hold 4 or more sentences of mean length are filled to 95-99% with tokens, rows that
     hold 2 to 87-92%. The first `batches_per_epoch` batches hold each pair once, for evaluation.
+    Raises ValueError if a target fits no row.
     """
 
-    def __init__(
-        self,
-        source: Ragged,
-        target: Ragged,
-        *,
-        row_length: int,
-        source_length: int = 0,
-        rows_per_batch: int,
-        seed: int,
-        parts: Sequence[CorpusPart] | None = None,
-        too_long: float = 0.0,
-        subword_dropout: SubwordDropout | None = None,
-    ) -> None:
-        """Finds how many batches an epoch has; raises ValueError if a target fits no row.
+    source: Ragged
+    target: Ragged
+    _: KW_ONLY
+    row_length: int  # T, target tokens per row
+    source_length: int = 0  # S, source tokens per row; 0: as of `choose_source_length`
+    rows_per_batch: int
+    seed: int
+    parts: Sequence[CorpusPart] = ()  # the corpora that the pairs belong to, in order; (): one
+    too_long: float = 0.0  # the share of pairs that S may leave out; `num_too_long` counts them
+    subword_dropout: SubwordDropout | None = None  # segments a pair anew each time it is shown
 
-        source, target: the two sides of the same pairs.
-        row_length: T, target tokens per row.
-        source_length: S, source tokens per row; 0: as of `choose_source_length`.
-        parts: the corpora that the pairs belong to, in order; None: one.
-        too_long: the share of pairs that may be left out, as their source is longer than the S that
-            is best for the others; `num_too_long` counts them.
-        subword_dropout: segments the pairs anew each time that a batch shows them.
-        """
-        self.source, self.target = source, target
-        self.rows_per_batch, self.seed = rows_per_batch, seed
-        self.subword_dropout = subword_dropout
-        if (longest := int(target.lengths.max())) > row_length:
+    def __post_init__(self) -> None:
+        lengths, row_length = [self.source.lengths, self.target.lengths], self.row_length
+        if (longest := int(lengths[1].max())) > row_length:
             raise ValueError(f"A target of {longest} tokens fits no row of {row_length}.")
-
-        def planned_lengths(shape: tuple[int, int]) -> list[np.ndarray]:
-            if subword_dropout:
-                return subword_dropout.planned_lengths((source, target), shape)
-            return [source.lengths, target.lengths]
-
-        if not source_length:
-            lengths = planned_lengths((row_length, row_length))
-            source_length = choose_source_length(lengths, row_length, too_long)
-        self.shape = source_length, row_length
-        self.num_too_long = int((source.lengths > source_length).sum())
-        self.plan = EpochPlan(
-            planned_lengths(self.shape),
-            self.shape,
-            rows_per_batch=rows_per_batch,
-            seed=seed,
-            parts=parts or [CorpusPart(len(source))],
-        )
+        dropout = self.subword_dropout
+        plan = dropout.planned_lengths if dropout else lambda lengths, _: lengths
+        planned = plan(lengths, (row_length, row_length))
+        best = choose_source_length(planned, row_length, self.too_long)
+        self.shape = self.source_length or best, row_length
+        self.num_too_long = int((lengths[0] > self.shape[0]).sum())
+        parts, planned = self.parts or [CorpusPart(len(self.source))], plan(lengths, self.shape)
+        self.plan = EpochPlan(planned, self.shape, self.rows_per_batch, self.seed, parts)
         self.batches_per_epoch = self.plan.batches_per_epoch
 
     def __getitem__(self, step: int) -> Batch:

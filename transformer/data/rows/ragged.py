@@ -12,6 +12,11 @@ from transformer.data.tokenizers.sentencepiece import Tokenizer
 CHUNK = 20_000  # sentences tokenised at a time
 
 
+def count_up(counts: np.ndarray) -> np.ndarray:
+    """Returns 0 1 2 … for each of `counts`, one after another; of 3 and 2: 0 1 2 0 1."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 class Ragged:
     """Sentences of ids in one flat array, and where in it each of them begins.
 
@@ -64,8 +69,7 @@ class Ragged:
     def places(self, indices: np.ndarray) -> np.ndarray:
         """Returns where in `flat` the ids of the sentences are; of [2, 0] above: 4 5 0 1 2."""
         lengths = self.lengths[indices].astype(np.int64)
-        shifts = self.starts[indices] - (np.cumsum(lengths) - lengths)
-        return np.repeat(shifts, lengths) + np.arange(lengths.sum())
+        return np.repeat(self.starts[indices], lengths) + count_up(lengths)
 
     def copy(self, indices: np.ndarray) -> "Ragged":
         """Returns the sentences at `indices` with a `flat` of their own, which holds no others."""
@@ -74,7 +78,7 @@ class Ragged:
     def split_longer(self, length: int) -> "Ragged":
         """Returns sentences of at most `length`: one of 8 ids becomes 3, 3 and 2 for length 3."""
         counts = -(-self.lengths // length)
-        nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        nth = count_up(counts)
         lengths = np.minimum(np.repeat(self.lengths, counts) - nth * length, length)
         return Ragged(self.flat, np.repeat(self.starts, counts) + nth * length, lengths)
 

@@ -14,7 +14,7 @@ from transformer.data.tokenizers.lists import (
     PiecesTokenizer,
 )
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer, Tokenizer
-from transformer.files.reading import TransientError, read_file
+from transformer.files.reading import TransientError, read_file, reason_of
 from transformer.files.storage import PathLike, locate, write_atomically
 from transformer.workdir import WorkDir
 
@@ -26,6 +26,7 @@ READERS: dict[str, Callable[[bytes], Tokenizer]] = {
     PieceListTokenizer.suffix: PieceListTokenizer.from_bytes,
     HuggingFaceTokenizer.suffix: HuggingFaceTokenizer.from_bytes,
 }
+DAMAGED = ValueError, TypeError, LookupError, AttributeError, RecursionError  # of bytes, and JSON
 
 
 def train_tokenizers(
@@ -37,8 +38,7 @@ def train_tokenizers(
     """
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     if config.shared or config.model:
-        tokenizer = train_tokenizer(config, sources + targets, tags=tags)
-        return tokenizer, tokenizer
+        return (train_tokenizer(config, sources + targets, tags=tags),) * 2
     source_kind, target_kind = config.kinds
     return (
         train_tokenizer(config, sources, source_kind, tags),
@@ -102,15 +102,15 @@ def parse_tokenizers(
 
     folder: where they are, for messages. Raises ValueError if one is missing or damaged.
     """
-    paths = {path.stem: path for path in map(epath.Path(folder).joinpath, contents)}
-    paths = {stem: path for stem, path in paths.items() if _is_tokenizer(path)}
-    stems = SHARED if SHARED[0] in paths else PAIR
-    if not paths.keys() >= {*stems}:
+    paths = map(epath.Path(folder).joinpath, contents)
+    by_stem = {path.stem: path for path in paths if _is_tokenizer(path)}
+    stems = SHARED if SHARED[0] in by_stem else PAIR
+    if not by_stem.keys() >= {*stems}:
         raise ValueError(
             f"{folder} holds no tokenizer: neither tokenizer{', tokenizer'.join(READERS)} nor "
             f"a source_ and a target_tokenizer."
         )
-    chosen = [paths[stem] for stem in stems]
+    chosen = [by_stem[stem] for stem in stems]
     tokenizers = [_parse(contents[path.name], READERS[path.suffix], path) for path in chosen]
     return tokenizers[0], tokenizers[-1]
 
@@ -137,6 +137,10 @@ def _is_tokenizer(path: PurePath) -> bool:
 def _parse(data: bytes, parse: Callable[[bytes], Tokenizer], path: epath.Path) -> Tokenizer:
     try:
         return parse(data)
-    except ValueError as error:  # a TransientError if a library is not installed
-        kind = TransientError if isinstance(error, TransientError) else ValueError
-        raise kind(f"{path}: {error}") from None
+    except TransientError:  # a library is not installed
+        raise
+    except DAMAGED as error:
+        raise ValueError(
+            f"{path} holds no tokenizer ({reason_of(error).rstrip('.')}): restore the file, or "
+            f"train or import it anew."
+        ) from None

@@ -15,7 +15,7 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from transformer.data.files.text import SURROGATE
-from transformer.special_tokens import NUM_SPECIAL, OWN_IDS, SpecialIds
+from transformer.special_tokens import OWN_IDS, SpecialIds
 
 LONGEST_LINE = 16_384  # bytes of a line that a vocabulary is learnt from
 MOST_WORDS = 2**18  # that are remembered: the first, among which are the frequent ones
@@ -34,30 +34,26 @@ class Tokenizer(Protocol):
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Returns the ids of each sentence, EOS at the end; raises ValueError for a single str."""
-        ...
 
     def encode_flat(self, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the same as (the ids of all sentences, how many each has)."""
         encoded = self.encode(sentences)
         flat = np.fromiter(chain.from_iterable(encoded), np.int32)
-        return flat, np.array([len(ids) for ids in encoded], np.int64)
+        return flat, np.fromiter(map(len, encoded), np.int64)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of the ids before the first EOS, without control ids.
 
         Raises ValueError for the ids of several sentences.
         """
-        ...
 
     def without_control(self, ids: Iterable[int]) -> list[int]:
         """Returns the ids before the first EOS, without PAD and BOS; raises as `decode`."""
         try:
             ids = [int(i) for i in ids]
         except TypeError:
-            raise ValueError(
-                "decode takes the ids of one sentence; for several, call it for each: "
-                "[tokenizer.decode(ids) for ids in batch]."
-            ) from None
+            hint = "[tokenizer.decode(ids) for ids in batch]"
+            raise ValueError(f"decode takes one sentence; for several: {hint}.") from None
         pad, bos, eos = self.special[:3]
         ids = ids[: ids.index(eos)] if eos in ids else ids
         return [i for i in ids if i not in (pad, bos)]
@@ -68,11 +64,9 @@ class Tokenizer(Protocol):
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns the piece of each id as a string, for pictures."""
-        ...
 
     def to_bytes(self) -> bytes:
-        """Returns the vocabulary as the content of a file."""
-        ...
+        """Returns the vocabulary as the content of a file, which `READERS` of `files` read."""
 
     def __repr__(self) -> str:
         """As "SentencePieceTokenizer(8,000 pieces)", of a class that inherits from this one."""
@@ -93,10 +87,7 @@ def checked_texts(texts: Iterable[Any], name: str) -> Iterable[str]:
     def check_each() -> Iterator[str]:
         for index, text in enumerate(texts):
             if not isinstance(text, str):
-                hint = ": decode it first" if isinstance(text, bytes) else ""
-                raise ValueError(
-                    f"{name} takes sentences of type str, but number {index} is {text!r}{hint}."
-                )
+                raise ValueError(f"{name} takes sentences of type str; number {index} is {text!r}.")
             yield text
 
     return list(check_each()) if isinstance(texts, list | tuple) else check_each()
@@ -119,6 +110,12 @@ class Words(dict[str, bytes]):
         return ids
 
 
+def read_spec(model: bytes) -> Any:
+    """Returns the pieces and settings of a SentencePiece model."""
+    # pyrefly: ignore[missing-attribute]: protobuf makes the class when it is imported
+    return sentencepiece_model_pb2.ModelProto.FromString(model)
+
+
 def splits_by_word(model: bytes) -> bool:
     """Whether a SentencePiece model splits each word by itself, wherever it stands.
 
@@ -126,8 +123,7 @@ def splits_by_word(model: bytes) -> bool:
     where no piece has "▁", the sign of a space, behind its first character. A piece that a user
     defined may split words where it stands, unless it begins with "▁" as they do.
     """
-    # pyrefly: ignore[missing-attribute]: protobuf makes the class when it is imported
-    spec = sentencepiece_model_pb2.ModelProto.FromString(model)
+    spec = read_spec(model)
     normalizer, trainer = spec.normalizer_spec, spec.trainer_spec
     return (
         trainer.model_type == trainer.BPE
@@ -223,10 +219,7 @@ def read_sentencepiece(model: bytes) -> sentencepiece.SentencePieceProcessor:
             return sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError:
         pass
-    raise ValueError(
-        "This is not a SentencePiece model, or only a part of one; restore the file or train it "
-        "anew."
-    )
+    raise ValueError("This is not a SentencePiece model, or only a part of one.")
 
 
 def _clean(text: str) -> str:
@@ -240,10 +233,7 @@ def _explain(error: RuntimeError, vocab_size: int) -> str:
     if largest := re.search(r"too high.*<= (\d+)", text):
         return f"{setting} is more than this corpus can give; the largest possible is {largest[1]}."
     if smallest := re.search(r"smaller than required_chars\. \d+ vs (\d+)", text):
-        return (
-            f"{setting} is less than the characters of this corpus, 256 bytes and {NUM_SPECIAL} "
-            f"control pieces need; the smallest possible is {smallest[1]}."
-        )
+        return f"{setting} is less than this corpus needs; the smallest possible is {smallest[1]}."
     if "sentences_.empty()" in text:
         return f"A tokenizer cannot be trained: every line is longer than {LONGEST_LINE} bytes."
     return f"SentencePiece could not train a vocabulary of {vocab_size}: {text}"
