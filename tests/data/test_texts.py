@@ -23,7 +23,7 @@ from transformer.data.rows.encoded_texts import (
 )
 from transformer.data.rows.images import load_images
 from transformer.data.tokenizers.lists import CharacterTokenizer, PiecesTokenizer
-from transformer.interop.huggingface.tokens import read_bert_tokenizer
+from transformer.interop.huggingface.tokens import read_tokenizer
 
 
 def corpus_of(folder, **files):
@@ -223,7 +223,7 @@ def test_pairs_are_written_as_bert_does():
 @pytest.mark.parametrize("text", ["who is it?", ""])
 def test_a_tokenizer_that_has_a_beginning_gets_no_second_one(text):
     """Catches [CLS] twice, or in front of the second text of a pair."""
-    tokenizer = read_bert_tokenizer(GOLDEN / "bert")
+    tokenizer = read_tokenizer(GOLDEN / "bert", "bert")
     (first, second) = tokenizer.encode([text, "a cat"])
     single, pair = lists(encode_texts(tokenizer, [text, f"{text}\ta cat"], PAIRS))
     assert single == first and pair == [*first, *second[1:]]
@@ -249,6 +249,6 @@ def test_every_word_has_its_class_where_it_begins(model):
 
 def test_a_word_that_leaves_nothing_keeps_its_place():
     """Catches labels that move since BERT's tokenizer drops a control character."""
-    tokenizer = read_bert_tokenizer(GOLDEN / "bert")
+    tokenizer = read_tokenizer(GOLDEN / "bert", "bert")
     source, firsts = encode_words(tokenizer, ["cat \x07 dog"], PAIRS)
     assert len(firsts[0]) == 3 and source[0][firsts[0][1]] == tokenizer.special.unk

@@ -184,7 +184,7 @@ def test_a_model_of_marian_keeps_its_scores(tmp_path, name):
 @pytest.mark.parametrize(
     "changes, problem",
     [
-        (dict(norm="pre", embedding_norm=True), "norm=pre, model.embedding_norm=True; use the f"),
+        (dict(norm="pre", embedding_norm=True), "norm=pre, model.embedding_norm=True; use another"),
         (dict(norm_epsilon=1e-3), r"model.norm_epsilon=0.001 \(it has 1e-05\)"),
         (dict(attention="dot_product", head_dim=4), "model.attention=dot_product, heads of"),
     ],

@@ -1,6 +1,6 @@
 """Compares a run with the same model in another library, by random texts or images."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -81,33 +81,30 @@ def check_transformers(run: Run, folder: PathLike) -> str:
     return said
 
 
-def _encode(run: Run, other: _TransformersModel, text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ids of a text, [1, S], for the run and for the other model."""
+def _encode(run: Run, other: _TransformersModel, text: str) -> tuple[list[int], list[int]]:
+    """Returns the ids of a text for the run and for the other model."""
     tokenizer, is_causal = run.tokenizers[0], task_kind(run.config.task) == "language_model"
     ids = encode_texts(tokenizer, [text], run.config.model)[0].tolist()
     ids = ids[:-1] if is_causal else ids
     if isinstance(tokenizer, HuggingFaceTokenizer):
-        return np.array([ids]), np.array([other.load("AutoTokenizer")(text).input_ids])
+        return ids, other.load("AutoTokenizer")(text).input_ids
     ids = [tokenizer.special.eos, *ids] if is_causal else ids
-    return np.array([ids]), np.array([ids])  # the folder has the run's ids
+    return ids, ids  # the folder has the run's ids
 
 
 def _compare_tokens(run: Run, other: _TransformersModel) -> float:
     """Compares tokens of texts, predicted by those before or, in a masked model, by all."""
     difference, ahead = 0.0, int(task_kind(run.config.task) == "language_model")
     for text in random_texts(run.tokenizers[0]):
-        ids, other_ids = _encode(run, other, text)
-        if ids.shape != other_ids.shape:
+        ids, other_ids = map(np.array, _encode(run, other, text))
+        if len(ids) != len(other_ids):
             return np.inf
-        logits: Any = run.model.apply({"params": run.params}, ids, deterministic=True)
-        scores, other_scores = (
-            np.take_along_axis(log_probs[:, : ids.size - ahead], tokens[:, ahead:, None], -1)
-            for log_probs, tokens in (
-                (np.asarray(jax.nn.log_softmax(logits)), ids),
-                (other.log_probs({"input_ids": other_ids}), other_ids),
-            )
-        )
-        difference = max(difference, np.abs(scores - other_scores).max(initial=0.0))
+        logits: Any = run.model.apply({"params": run.params}, ids[None], deterministic=True)
+        scores = np.asarray(jax.nn.log_softmax(logits))[0]
+        other_scores = other.log_probs({"input_ids": other_ids[None]})[0]
+        places = np.arange(len(ids) - ahead)
+        scores = scores[places, ids[ahead:]] - other_scores[places, other_ids[ahead:]]
+        difference = max(difference, np.abs(scores).max(initial=0.0))
     return difference
 
 
@@ -121,10 +118,10 @@ def _compare_classes(run: Run, other: _TransformersModel) -> float:
         inputs, expected = images / 255, other.log_probs({"pixel_values": pixels})
     else:
         inputs = random_texts(run.tokenizers[0])
-        ids = [_encode(run, other, text)[1] for text in inputs]
-        expected = np.concatenate([other.log_probs({"input_ids": row}) for row in ids])
+        rows = [_encode(run, other, text)[1] for text in inputs]
+        expected = np.concatenate([other.log_probs({"input_ids": [row]}) for row in rows])
     found = [[*each.probabilities.values()] for each in Classifier(run).classify(inputs)]
-    return _largest_difference(np.log(found), expected)
+    return np.abs(np.log(found) - expected).max()
 
 
 def _score_translations(run: Run) -> tuple[list[str], list[list[str]], list[np.ndarray]]:
@@ -136,10 +133,10 @@ def _score_translations(run: Run) -> tuple[list[str], list[list[str]], list[np.n
     return sources, scored.pieces, [values[mask] for values, mask in rows]
 
 
-def _largest_difference(rows: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> float:
+def _largest_difference(rows: Iterable[np.ndarray], others: Iterable[np.ndarray]) -> float:
     """Compares numbers with those of others, which may have more behind them."""
     pairs = zip(rows, others, strict=True)
-    return max(np.abs(row - np.array(other)[: len(row)]).max(initial=0.0) for row, other in pairs)
+    return max(np.abs(row - np.array(other)[: len(row)]).max() for row, other in pairs)
 
 
 def check_ctranslate2(run: Run, folder: PathLike) -> str:

@@ -27,6 +27,8 @@ ACTIVATIONS = {
     "gelu_sigmoid": "GELUSigmoid",
 }
 NAMES = {
+    "source_positions/table": "encoder.position_encodings.encodings",
+    "target_positions/table": "decoder.position_encodings.encodings",
     "source_norm": "encoder.layernorm_embedding",
     "target_norm": "decoder.layernorm_embedding",
     "layer": "@.layer.#.",
@@ -55,9 +57,9 @@ def save_ctranslate2(model: PortableModel, folder: pathlib.Path, quantization: s
     quantization: a number format of CTranslate2 for the matrices, as "int8"; "" is float32. Raises
     ValueError if there is no such format or the model has parts that CTranslate2 has not.
     """
-    check_quantization(quantization)
-    way_out = "use the format program or safetensors"
-    writing.check_holds("CTranslate2", model.config, way_out=way_out)
+    if "bfloat16" in quantization and find_spec("torch") is None:
+        raise ValueError(f"CTranslate2 converts to {quantization} by PyTorch: pip install torch.")
+    writing.check_holds("CTranslate2", model.config)
     decoding, target = model.config.decoding, model.tokenizers[1]
     longest = max(256, model.config.data.row_length) + decoding.max_extra_length  # in the run
     vocabularies = [writing.vocabulary(tokenizer) for tokenizer in model.tokenizers]
@@ -79,15 +81,6 @@ def save_ctranslate2(model: PortableModel, folder: pathlib.Path, quantization: s
     )
     writing.write_files(folder, {**files, "README.md": readme})
     return f"CTranslate2, {quantization or 'float32'}"
-
-
-def check_quantization(quantization: str) -> None:
-    """Raises ValueError for a number format that CTranslate2 does not have."""
-    known = require("ctranslate2.specs.model_spec").ACCEPTED_MODEL_TYPES
-    if quantization and quantization not in known:
-        raise ValueError(f"quantization is one of {', '.join(known)}, not {quantization}.")
-    if "bfloat16" in quantization and find_spec("torch") is None:
-        raise ValueError(f"CTranslate2 converts to {quantization} by PyTorch: pip install torch.")
 
 
 def save_spec(spec: Any, folder: pathlib.Path, quantization: str = "") -> None:
@@ -136,19 +129,15 @@ def _fill(spec: Any, model: ModelConfig, params: FlatParams, length: int) -> Non
     """
     source = "shared" if model.embedding_sharing == "all" else "source"
     target, softmax = TARGET[model.embedding_sharing], SOFTMAX[model.embedding_sharing]
-    positions = {"encoder": "source_positions/table", "decoder": "target_positions/table"}
-    own = params.keys() - positions.values()
+    positions = "source_positions/table", "target_positions/table"
+    params = params | {name: position_table(model, params, name, length) for name in positions}
     table = [
         Entry(f"{source}_embedding/table", "encoder.embeddings.0.weight"),
         Entry(f"{target}/table", "decoder.embeddings.weight"),
         Entry(f"{softmax}/table", "decoder.projection.weight"),
-        *entries(own, {f"{softmax}/bias": "decoder.projection.bias"} | NAMES, GAMMA_BETA),
+        *entries(params, {f"{softmax}/bias": "decoder.projection.bias"} | NAMES, GAMMA_BETA),
     ]
-    arrays = write(table, {name: params[name] for name in own})
-    for stack, name in positions.items():
-        encodings = position_table(model, params, name, length)
-        arrays[f"{stack}.position_encodings.encodings"] = encodings
-    for name, array in arrays.items():
+    for name, array in write(table, params).items():
         *path, last = name.split(".")
         owner = spec
         for step in path:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from transformer.config import ModelConfig
 from transformer.files.reading import read_file
 from transformer.files.storage import PathLike
 from transformer.interop.huggingface.seq2seq_vocabulary import (
@@ -34,7 +33,6 @@ from transformer.special_tokens import SpecialIds
 
 SETTINGS = "special:model.yml"  # an array of the .npz: the text of the network's settings
 LOGITS = "decoder_ff_logit_out"
-SOFTMAX_TABLES = (f"{LOGITS}_Wt", "decoder_Wemb", "Wemb")  # the first that there is
 ENDS = "", "-all", "-src"  # of tied-embeddings
 BEST = ".best-perplexity.npz"
 # The values that have a counterpart here. A model that does not name a setting was written by a
@@ -131,15 +129,16 @@ def read_marian(
         config = translation_config(
             _model_settings(settings, decoder),
             vocabulary,
-            is_tied=all_tied or tied,
-            is_shared=all_tied or source_tied,
+            is_tied=bool(all_tied or tied),
+            is_shared=bool(all_tied or source_tied),
             beam_size=decoder.get("beam-size", 12),  # as Marian does it by itself
             alpha=float(decoder.get("normalize", 0)),
         ).validate()
         before = "_pre" if config.model.norm == "pre" else ""
         names = {ours: name.replace("~", before) for ours, name in NAMES.items()}
         table = entries(array_names(config, vocabulary.tokenizers), names, STYLE)
-        params = read(table, _as_usual(tensors, settings, config.model))
+        absent = (f"{LOGITS}_b",) if settings.get("output-omit-bias") else ()
+        params = read(table, tensors, absent=absent)
         tensors.clear()  # so that each array is freed when its change is there
         columns = folds.interleaved_columns(config.model.d_model)
         for name, array in params.items():
@@ -147,11 +146,9 @@ def read_marian(
             array = folds.append_row(name, array) if folds.has_token_rows(name) else array
             params[name] = folds.permute_columns(name, array, columns)
     data, notes = config.data, vocabulary.notes
-    notes += [
-        f"Marian does not name the languages; the run says {data.source_language} to "
-        f"{data.target_language}.",
-        "A row of zeros was added for <pad>, with which the decoder starts.",
-    ]
+    pair = f"{data.source_language} to {data.target_language}"
+    notes.append(f"Marian does not name the languages; the run says {pair}.")
+    notes.append("A row of zeros was added for <pad>, with which the decoder starts.")
     if not decoder.get("allow-unk"):
         notes.append("Marian never writes <unk>; a search of ours may, and leaves it out of text.")
     if (folder / "preprocess.sh").exists():
@@ -161,10 +158,9 @@ def read_marian(
 
 def _files(folder: Path, decoder: Mapping[str, Any]) -> tuple[Path, list[Path]]:
     """Returns (the weights: those of decoder.yml, the only or the best ones; the vocabularies)."""
-    lists = (decoder.get(name) for name in ("models", "vocabs"))
     models, vocabularies = (
-        [folder / Path(str(name)).name for name in names] if isinstance(names, list) else []
-        for names in lists
+        [folder / Path(str(name)).name for name in decoder.get(key) or []]
+        for key in ("models", "vocabs")
     )
     if len(vocabularies) != 2 or len(models) > 1:
         raise ValueError(f"{folder}/decoder.yml must name one model with two vocabularies.")
@@ -194,25 +190,6 @@ def _model_settings(settings: Mapping[str, Any], decoder: Mapping[str, Any]) -> 
     has_norm = "n" in settings.get("transformer-postprocess-emb", "")
     positions = "sinusoidal_tensor2tensor"
     return values | {"norm": NORMS[norms], "positions": positions, "embedding_norm": has_norm}
-
-
-def _as_usual(
-    tensors: Mapping[str, np.ndarray], settings: Mapping[str, Any], model: ModelConfig
-) -> dict[str, np.ndarray]:
-    """Returns the tensors as most models have them.
-
-    The softmax has a table [V, D] and a bias; one table that both sides look up becomes two.
-    """
-    tensors = dict(tensors)
-    if f"{LOGITS}_W" in tensors:  # [D, V] in old versions
-        tensors[f"{LOGITS}_Wt"] = tensors.pop(f"{LOGITS}_W").T
-    if settings.get("output-omit-bias"):
-        table = next((tensors[name] for name in SOFTMAX_TABLES if name in tensors), ())
-        tensors[f"{LOGITS}_b"] = np.zeros(len(table))
-    has_one = settings.get("tied-embeddings-src") and model.embedding_sharing == "none"
-    if has_one and "Wemb" in tensors:
-        tensors["encoder_Wemb"] = tensors["decoder_Wemb"] = tensors.pop("Wemb")
-    return tensors
 
 
 def _read_side(folder: Path, file: Path, side: str) -> tuple[bytes, list[str], SpecialIds]:

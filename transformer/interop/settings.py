@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import yaml
@@ -130,8 +130,8 @@ def translation_config(
     whether both languages have one. A score is divided by the length to the power of alpha.
     """
     sharing = "none" if not is_tied else "all" if is_shared else "target"
-    biases = dict.fromkeys(("projection_bias", "output_bias"), True)
-    config = Config(model=ModelConfig(**settings, **biases, embedding_sharing=sharing))
+    model = ModelConfig(**settings, embedding_sharing=sharing)
+    config = Config(model=replace(model, projection_bias=True, output_bias=True))
     source, target = (t.pieces(range(t.vocab_size)) for t in vocabulary.tokenizers)
     config.tokenizer.kind, config.tokenizer.shared = "imported", source == target
     data, decoding = config.data, config.decoding

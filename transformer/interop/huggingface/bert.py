@@ -4,13 +4,14 @@ A run that has no token types is written as one whose two vectors are zeros.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from transformer.data.files.labels import Labels
 from transformer.files.storage import PathLike
 from transformer.interop.huggingface import one_stack
-from transformer.interop.huggingface.tokens import read_bert_tokenizer
+from transformer.interop.huggingface.tokens import read_tokenizer
 from transformer.interop.portable_model import PortableModel
 from transformer.interop.settings import Setting, SettingsTable, class_names, read_settings
 from transformer.interop.weights.files import open_tensors
@@ -90,7 +91,7 @@ def read(folder: PathLike) -> PortableModel:
             f"import the {', '.join(MODELS[:-1])} or {MODELS[-1]} of before, and fine-tune that."
         )
     model_settings, tensors = SETTINGS.read(settings), open_tensors(folder)
-    tokenizer = read_bert_tokenizer(folder)
+    tokenizer = read_tokenizer(folder, "bert")
     has_head = "cls.predictions.transform.dense.weight" in tensors
     has_pooler = any(name.endswith("pooler.dense.weight") for name in tensors)
     labels = Labels([])
@@ -134,7 +135,7 @@ def write(model: PortableModel, folder: PathLike) -> list[str]:
     needed |= {"model.norm": "post", "model.embedding_norm": True}
     task = "classification" if is_classifier else "masked_lm"
     check_holds(kind, config, task=task, needed=needed)
-    settings = {
+    settings: dict[str, Any] = {
         "architectures": [kind],
         "model_type": "bert",
         "type_vocab_size": 2,

@@ -3,7 +3,7 @@
 from transformer.data.files.labels import Labels
 from transformer.files.storage import PathLike
 from transformer.interop.huggingface import one_stack
-from transformer.interop.huggingface.tokens import read_gpt2_tokenizer
+from transformer.interop.huggingface.tokens import read_tokenizer
 from transformer.interop.portable_model import PortableModel
 from transformer.interop.settings import Setting, SettingsTable, read_settings
 from transformer.interop.weights.files import open_tensors
@@ -58,7 +58,7 @@ def read(folder: PathLike) -> PortableModel:
     """Reads a GPT2LMHeadModel or GPT2Model; raises ValueError for any other model."""
     settings = SETTINGS.read(read_settings(folder))
     settings["d_ff"] = settings["d_ff"] or 4 * settings["d_model"]
-    tensors, tokenizer = open_tensors(folder), read_gpt2_tokenizer(folder)
+    tensors, tokenizer = open_tensors(folder), read_tokenizer(folder, "gpt2")
     config = one_stack.stack_config("language_model", **settings, norm="pre")
     layers = range(config.model.num_layers)
     masks = [f"transformer.h.{i}.{mask}" for i in layers for mask in MASKS]
@@ -76,8 +76,8 @@ def write(model: PortableModel, folder: PathLike) -> list[str]:
     check_holds(kind, config, task="language_model", needed=needed)
     eos, silent = tokenizer.special.eos, tokenizer.special.silent
     ends = {"bos_token_id": eos, "eos_token_id": eos}
-    settings = {"architectures": [kind], "model_type": "gpt2", **ends}
-    settings["embd_pdrop"] = config.model.dropout_rate
+    embd_pdrop = config.model.dropout_rate
+    settings = {"architectures": [kind], "model_type": "gpt2", "embd_pdrop": embd_pdrop, **ends}
     is_own = not tokenizer.line_breaks_are_text
     notes = [f"A text begins with the id {eos}, which also ends each line."] if is_own else []
     notes = one_stack.write_folder(FAMILY, folder, model, settings, notes)

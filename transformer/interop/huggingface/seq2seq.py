@@ -77,7 +77,7 @@ UNUSED = {  # settings of a search that ours does not have, and what they are wh
     "max_new_tokens": (),
     "early_stopping": (False,),
 }
-SHARED, HEAD = "model.shared.weight", "lm_head.weight"
+SHARED, HEAD, LOGITS_BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 ENCODER, DECODER = (f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder"))
 POSITION_TABLES = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
 BUFFERS = [*POSITION_TABLES, *(f"{name}s" for name in POSITION_TABLES)]  # of sinusoids
@@ -86,7 +86,7 @@ NAMES = {
     "source_embedding/table": ENCODER,
     "target_embedding/table": DECODER,
     "softmax/table": HEAD,
-    **{f"{table}/bias": "final_logits_bias" for table in SOFTMAX.values()},
+    **{f"{table}/bias": LOGITS_BIAS for table in SOFTMAX.values()},
     "source_positions/table": POSITION_TABLES[0],
     "target_positions/table": POSITION_TABLES[1],
     "source_norm": "model.encoder.layernorm_embedding",
@@ -205,11 +205,9 @@ def _read_params(
         return folds.permute_columns(name, array, columns) if is_sinusoidal else array
 
     ignored = [*_copies(model.embedding_sharing, tensors), *(BUFFERS if is_sinusoidal else ())]
-    arrays = array_names(config, vocabulary.tokenizers)
-    if "final_logits_bias" not in tensors:  # M2M100
-        arrays.remove(bias)
-    params = read(entries(arrays, NAMES), tensors, ignored=ignored, change=change)
-    return {bias: change(bias, np.zeros(target.vocab_size, np.float32))} | params
+    table = entries(array_names(config, vocabulary.tokenizers), NAMES)
+    absent = () if LOGITS_BIAS in tensors else (LOGITS_BIAS,)  # M2M100
+    return read(table, tensors, ignored=ignored, absent=absent, change=change)
 
 
 def _describe(settings: Mapping[str, Any], config: Config, languages: tuple[str, str]) -> list[str]:

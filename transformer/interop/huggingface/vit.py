@@ -75,22 +75,19 @@ def read(folder: PathLike) -> PortableModel:
     )
     config.data.patch_size = patch_size
     notes = [f"Images are numbers from 0 to 1, resized to {height} × {width}: scaling is folded."]
-    has_classes = "classifier.weight" in tensors
-    classes = [NO_CLASS]
-    if has_classes:
+    names, classes = dict(NAMES), [NO_CLASS]
+    if has_classes := "classifier.weight" in tensors:
         classes = class_names(settings, len(tensors["classifier.weight"]))
     else:
+        del names["classes"]
         notes.append(f"It has no classes: fine-tune it, it says {NO_CLASS!r} to every image.")
     labels = Labels(classes, [*image_shape])
-    table = name_table.entries(name_table.array_names(config, (), labels), NAMES)
-    absent = PROJECTION_BIASES if not settings.get("qkv_bias", True) else ()
-    if not has_classes:
-        absent = (*absent, "classifier.weight", "classifier.bias")
-    in_file = [entry for entry in table if not entry.theirs.endswith(absent)]
-    params = name_table.read(in_file, tensors, prefix="vit.")
+    table = name_table.entries(name_table.array_names(config, (), labels), names)
+    absent = () if settings.get("qkv_bias", True) else PROJECTION_BIASES
+    params = name_table.read(table, tensors, prefix="vit.", absent=absent)
     if not has_classes:
         params["classes/kernel"] = np.zeros((config.model.d_model, 1), np.float32)
-    params |= name_table.zero_biases(params, table)
+        params["classes/bias"] = np.zeros(1, np.float32)
     params["class_token"] = params["class_token"][0, 0]
     params["positions/table"] = params["positions/table"][0]
     params |= fold_pixels(params, channels, pixels)

@@ -55,8 +55,7 @@ def save_marian(model: PortableModel, folder: Path) -> list[str]:
     if first := writing.first_pieces(model.tokenizers[1]):
         reasons.append(f"translations that begin with {first[0]}")
     needed = {"model.norm": "post", "model.embedding_norm": False}
-    way_out = "use the format ctranslate2, program or safetensors"
-    writing.check_holds("MarianMT", model.config, way_out=way_out, needed=needed, reasons=reasons)
+    writing.check_holds("MarianMT", model.config, needed=needed, reasons=reasons)
     num_positions = max(MIN_POSITIONS, config.max_positions, model.config.data.row_length)
     notes, orders = writing.search_notes(decoding, "transformers"), order_ids(model)
     readme = writing.render(

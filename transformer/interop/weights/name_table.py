@@ -48,7 +48,7 @@ class Style(NamedTuple):
 
 PYTORCH = Style()
 GAMMA_BETA = Style(scale="gamma", shift="beta")
-ARRAY = re.compile(r"((encoder|decoder)/layer_(\d+)/)?(.*?)/?(\w+)")  # …module/array
+LAYER = re.compile(r"(encoder|decoder)/layer_(\d+)/")
 
 
 def array_names(
@@ -73,14 +73,16 @@ def entries(arrays: Iterable[str], names: Mapping[str, str], style: Style = PYTO
     """
     table, places = [], [*names]
     for array in arrays:
-        layer, stack, number, module, kind = ARRAY.fullmatch(array).groups()
+        layer = LAYER.match(array)
+        module, _, kind = array[layer.end() if layer else 0 :].rpartition("/")
         if array in names:
             table.append((places.index(array), Entry(array, names[array])))
         elif module in names:
             theirs = names[module] if "{}" in names[module] else f"{names[module]}.{{}}"
             if layer:
-                before = names["layer"].replace("@", stack)
-                theirs = before.replace("#", str(style.first + int(number))) + theirs
+                number = style.first + int(layer[2])
+                before = names["layer"].replace("@", layer[1]).replace("#", str(number))
+                theirs = before + theirs
             is_norm = "norm" in module.rpartition("/")[2].lower()
             bias = style.shift if is_norm else style.bias
             theirs = theirs.format(
@@ -104,20 +106,22 @@ def read(
     *,
     prefix: str = "",
     ignored: Collection[str] = (),
+    absent: tuple[str, ...] = (),
     change: Callable[[str, np.ndarray], np.ndarray] = lambda name, array: array,
 ) -> FlatParams:
     """Returns our arrays, float32, of their tensors.
 
     prefix: what their names begin with in the table, but in no file of a bare model. ignored: names
-    of tensors that hold nothing of their own, as a second copy of a table. change: what becomes of
-    each array of ours, by name, before the next tensor is read: a large model is never in memory
-    twice. Raises ValueError, naming it, for a tensor that is missing, of integers, not finite or
-    unknown to the table.
+    of tensors that hold nothing of their own, as a second copy of a table. absent: ends of names of
+    biases that the file lacks, which are zero. change: what becomes of each array of ours, by name,
+    before the next tensor is read: a large model is never in memory twice. Raises ValueError,
+    naming it, for a tensor that is missing, of integers, not finite or unknown to the table.
     """
     if not any(name.startswith(prefix) for name in tensors):
         entries = [entry._replace(theirs=entry.theirs.removeprefix(prefix)) for entry in entries]
         ignored = [name.removeprefix(prefix) for name in ignored]
-    groups = _by_tensor(entries)
+    entries = [*entries]
+    groups = _by_tensor(entry for entry in entries if not entry.theirs.endswith(absent))
     problems = {
         "missing, of damaged files or another model": groups.keys() - tensors.keys(),
         "unknown, of a model of another kind": tensors.keys() - groups.keys() - {*ignored},
@@ -140,7 +144,8 @@ def read(
             if not np.isfinite(part).all():
                 raise ValueError(f"{name} has numbers that are NaN or infinite.")
             params[entry.ours] = change(entry.ours, part)
-    return params
+    zeros = zero_biases(params, entries)
+    return params | {name: change(name, array) for name, array in zeros.items()}
 
 
 def write(entries: Iterable[Entry], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

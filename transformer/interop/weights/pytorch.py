@@ -92,11 +92,11 @@ class _PickleReader(pickle._Unpickler):
             raise damaged(self._path, "it is compressed, as torch.save never does")
         return info
 
-    def _set_no_attributes(self) -> None:
+    def load_build(self) -> None:
         """Drops the attributes that a pickle gives an object: torch.save notes versions there."""
-        self.stack.pop()
+        self.stack.pop()  # pyrefly: ignore[missing-attribute]: of the reader in Python
 
-    dispatch[pickle.BUILD[0]] = _set_no_attributes
+    dispatch[pickle.BUILD[0]] = load_build  # pyrefly: ignore[unsupported-operation]
 
     def find_class(self, module: str, name: str) -> Callable[..., Any] | np.dtype:
         """Returns what stands for a name in the pickle; raises ValueError for any but a few."""
