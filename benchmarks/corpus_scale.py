@@ -19,9 +19,10 @@ import numpy as np
 import sentencepiece
 
 from transformer.config import Config
+from transformer.data.corpora.pair_files import sample_evenly
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.files.text import open_lines
-from transformer.data.prepared.prepare import MOST_PAIRS, Share, cache_folder, training_corpus
+from transformer.data.prepared.prepare import MOST_PAIRS, Share, training_corpus
 from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers, train_tokenizers
 from transformer.data.workers import num_cores
 
@@ -136,13 +137,12 @@ def main():
     print(f"corpus      {options.pairs:,} pairs made in {time.perf_counter() - start:.0f} s")
     config = settings(str(corpus), str(folder / "cache"))
     workdir = folder / f"run_{options.pairs}"
-    cache = cache_folder(config.data, workdir)
     text = TrainingText(config.data)
     tokenizers = _tokenizers(config, text, workdir)
     pace = sentencepiece_pace(corpus, tokenizers[0].to_bytes()) / 2
     print(f"one core    {pace:,.0f} pairs/s of SentencePiece alone")
     start = time.perf_counter()
-    _, prepared = training_corpus(config, text, cache, tokenizers, Share())
+    _, prepared = training_corpus(config, text, workdir, tokenizers, Share())
     ours = options.pairs / (time.perf_counter() - start)
     print(f"prepared    {ours:,.0f} pairs/s with {num_cores()} cores: {ours / pace:.2f} times that")
     num_bytes = sum(file.stat().st_size for file in prepared.folder.iterdir())
@@ -155,7 +155,7 @@ def _tokenizers(config, text, workdir):
     """The vocabulary of the run, learnt as a new run learns it and kept in its work directory."""
     if not (workdir / "config.json").exists():
         start = time.perf_counter()
-        learnt = train_tokenizers(config.tokenizer, text.sample(MOST_PAIRS))
+        learnt = train_tokenizers(config.tokenizer, sample_evenly(text.pairs(), MOST_PAIRS)[0])
         print(f"vocabulary  learnt in {time.perf_counter() - start:.0f} s")
         workdir.mkdir(parents=True, exist_ok=True)
         save_tokenizers(workdir, *learnt)

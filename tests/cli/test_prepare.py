@@ -9,7 +9,7 @@ from tests.helpers.scripts import finish, start, write_config
 from transformer.config.python_files import load_config_file
 from transformer.data.corpora import pair_files
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.prepared.prepare import Share, cache_folder, training_corpus
+from transformer.data.prepared.prepare import Share, training_corpus
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def words(tmp_path, monkeypatch):
 def open_prepared(tmp_path):
     """What a run with that configuration and work directory finds."""
     config = load_config_file(str(tmp_path / "tiny.py")).validate()
-    cache, text = cache_folder(config.data, tmp_path / "runs" / "mine"), TrainingText(config.data)
-    return training_corpus(config, text, cache, None, Share())[1]
+    workdir, text = tmp_path / "runs" / "mine", TrainingText(config.data)
+    return training_corpus(config, text, workdir, None, Share())[1]
 
 
 @pytest.mark.parametrize("flags", [[""], ["--part=2/2", "--part=1/2"], ["--part=1/2", ""]])
@@ -34,7 +34,7 @@ def test_training_finds_what_was_prepared(words, flags, monkeypatch, tmp_path):
     *before, last = [err for _, _, err in ended]
     assert all("is prepared and others are not" in err for err in before)
     assert "training pairs; left out: " in last
-    monkeypatch.setattr(TrainingText, "_blocks", lambda *_: pytest.fail("the text is read"))
+    monkeypatch.setattr(TrainingText, "blocks", lambda *_: pytest.fail("the text is read"))
     assert len(open_prepared(tmp_path).source) > 380
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name == "prepared_corpora" and folder.stat().st_mode & 0o077 == 0

@@ -18,7 +18,7 @@ from transformer.data.corpora.cleaning import (
 )
 from transformer.data.corpora.languages import make_is_wrong
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
-from transformer.data.prepared.prepare import Share, cache_folder, training_corpus
+from transformer.data.prepared.prepare import Share, training_corpus
 
 ALONE = Share(waits=False)
 
@@ -45,8 +45,8 @@ def make_config(corpus, **settings):
 
 def prepare(config, workdir, share=ALONE):
     """(the text, its prepared corpus, the pairs of that as text)."""
-    text, cache = TrainingText(config.data), cache_folder(config.data, workdir / "run")
-    tokenizers, corpus = training_corpus(config, text, cache, None, share)
+    text = TrainingText(config.data)
+    tokenizers, corpus = training_corpus(config, text, workdir / "run", None, share)
     if corpus is None:
         return text, None, []
     sides = zip(tokenizers, (corpus.source, corpus.target), strict=True)
@@ -127,9 +127,9 @@ def test_a_language_of_unknown_script_is_refused_before_anything_is_read(tmp_pat
 
 def test_sentences_with_one_key_have_one_outline():
     """Catches an overlap that is missed, as a letter is written by another character."""
-    characters = [chr(code) for code in range(sys.maxunicode + 1)]
-    folded = [c.casefold() if c.isalnum() else "" for c in characters]
-    assert cleaning._outlines(characters) == cleaning._outlines(folded)
+    for character in map(chr, range(sys.maxunicode + 1)):
+        folded = character.casefold() if character.isalnum() else ""
+        assert cleaning._outline(character) == cleaning._outline(folded)
 
 
 OVERLAPPING = {
@@ -158,7 +158,7 @@ def test_overlap_is_counted_and_said_again_without_reading(tmp_path, monkeypatch
     text, found, _ = prepare(config, tmp_path)
     said = found.overlap_with(text.evaluation)
     assert said.startswith("2 of 4 pairs of validation and 1 of 2 pairs of test have the source or")
-    monkeypatch.setattr(TrainingText, "_blocks", lambda *_: pytest.fail("the text is read"))
+    monkeypatch.setattr(TrainingText, "blocks", lambda *_: pytest.fail("the text is read"))
     text, found, _ = prepare(config, tmp_path)
     assert found.overlap_with(text.evaluation) == said
     config.data.test_split = "validation"
@@ -178,7 +178,7 @@ def test_what_is_no_overlap(tmp_path):
     pairs = [(f"one {n % 90} more", f"noch {n % 80} mehr") for n in range(300)]
     corpus = write_pairs(tmp_path / "b", train=pairs)
     text, found, _ = prepare(make_config(corpus, held_out="validation@10%,test@10%"), tmp_path)
-    assert text.evaluation_pairs() == {} and found.overlap_with(text.evaluation) == ""
+    assert text.evaluation_pairs == {} and found.overlap_with(text.evaluation) == ""
     parts = {**OVERLAPPING, "train": OVERLAPPING["train"] * 9}
     config = make_config(write_pairs(tmp_path / "c", **parts))
     prepare(config, tmp_path, Share(0, 2, waits=False))
@@ -237,7 +237,8 @@ def test_a_sample_of_each_reason_says_where_it_was(tmp_path):
         drop_wrong_script=True,
     )
     _, found, _ = prepare(config, tmp_path)
-    header, *rows = [row.split("\t") for row in found.sample.removesuffix("\n").split("\n")]
+    lines = (found.folder / cleaning.LEFT_OUT).read_text(encoding="utf-8").split("\n")[:-1]
+    header, *rows = [line.split("\t") for line in lines]
     assert tuple(header) == cleaning.COLUMNS
     assert {len(row) for row in rows} == {5} and {row[1] for row in rows} == {"folder/train.en"}
     for reason in filter(None, reasons):
@@ -281,19 +282,6 @@ def test_no_held_out_sentence_is_trained_on(tmp_path):
     assert not {s for s, _ in splits["validation"]} & {s for s, _ in splits["test"]}
     assert 50 < len(splits["validation"]) < 110 < len(splits["test"]) < 210
     assert len(training) > 500
-
-
-@pytest.mark.parametrize("tags", [("", ""), ("#<a>", "#<b>")])
-def test_a_vocabulary_is_learnt_of_what_is_trained_on_in_one_reading(tags, tmp_path, monkeypatch):
-    """Catches a vocabulary of the test set, and a text that is read twice for it."""
-    config = held_out_config(tmp_path / "a", SHARING)
-    back = write_pairs(tmp_path / "b", train=[(target, source) for source, target in SHARING])
-    config.corpus += f"{tags[0]},{back}{tags[1]}"
-    text, other = TrainingText(config), TrainingText(config)
-    sample = text.sample(10**6)
-    monkeypatch.setattr(text, "_blocks", lambda: pytest.fail("the text is read again"))
-    assert text.held_out == other.held_out != []
-    assert sample == list(other.pairs())
 
 
 def test_order_and_additions_move_no_sentence(tmp_path):

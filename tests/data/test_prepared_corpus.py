@@ -18,7 +18,7 @@ from transformer.config import Config
 from transformer.data.corpora import pair_files, training_text
 from transformer.data.corpora.cleaning import filter_by_length
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
-from transformer.data.prepared import parts
+from transformer.data.prepared import corpus as corpus_module
 from transformer.data.prepared import prepare as prepare_module
 from transformer.data.prepared.corpus import (
     ArrowFile,
@@ -86,8 +86,7 @@ def config(tmp_path):
 
 
 def prepare(config, tokenizers=None, share=ALL):
-    cache = cache_folder(config.data, "runs/x")
-    return training_corpus(config, TrainingText(config.data), cache, tokenizers, share)
+    return training_corpus(config, TrainingText(config.data), "runs/x", tokenizers, share)
 
 
 def contents(config):
@@ -132,7 +131,7 @@ def test_batches_are_those_of_the_text(config, held_out, monkeypatch):
     evaluated = [load_evaluation_pairs(config.data, split) for split in splits]
 
     prepare(config)
-    monkeypatch.setattr(TrainingText, "_blocks", failing(AssertionError("the text is read")))
+    monkeypatch.setattr(TrainingText, "blocks", failing(AssertionError("the text is read")))
     (source, _), found = prepare(config)
     assert source.to_bytes() == tokenizers[0].to_bytes()
     assert found.source.lengths.dtype == found.source[0].dtype == np.uint16
@@ -174,7 +173,7 @@ class Killed(BaseException):
 
 def stop_at(monkeypatch, number, error):
     """Has the part of this number raise `error`; returns the numbers of the others."""
-    written, write = [], parts.write_part
+    written, write = [], corpus_module.write_part
 
     def written_or_stopped(*arguments):
         if arguments[-1].number == number:
@@ -192,7 +191,7 @@ def test_a_killed_preparation_goes_on_where_it_stopped(prepared, when, said, mon
     config, tokenizers, whole = prepared
     with monkeypatch.context() as patch, pytest.raises(Killed):
         if when == "all together":
-            patch.setattr(parts, "find_repeated", failing(Killed))
+            patch.setattr(corpus_module, "find_repeated", failing(Killed))
         else:
             stop_at(patch, 4, Killed)
         prepare(config, tokenizers)
@@ -221,14 +220,14 @@ def damage(path, how):
 @pytest.mark.parametrize("how", ["cut short", "empty", "lost"])
 @pytest.mark.parametrize(
     ("name", "redone"),
-    [("000003.arrow", [3]), ("kept.arrow", []), ("header.json", []), ("left_out.tsv", [])],
+    [("000003.arrow", [3]), ("kept.arrow", []), ("header.json", [])],
 )
 def test_damage_is_noticed_and_mended(prepared, name, redone, how, said, monkeypatch, tmp_path):
     """Catches a cache that has to be deleted, and the work of all parts for one of them."""
     config, tokenizers, whole = prepared
     config.data.cache = str(tmp_path / "cache")
     (folder,) = (tmp_path / "cache").glob("corpus-*")
-    damage(folder / name, "lost" if name == "left_out.tsv" else how)
+    damage(folder / name, how)
     monkeypatch.chdir(tmp_path)
     Path(name).write_text("a file of the user's")
     written = stop_at(monkeypatch, None, None)
@@ -275,7 +274,7 @@ def test_a_full_disk_leaves_a_sentence_and_nothing_else(config, when, monkeypatc
     if when == "a part":
         stop_at(monkeypatch, 4, full)
     else:
-        name = "parts.find_repeated" if when == "all together" else "prepare.save_tokenizers"
+        name = "corpus.find_repeated" if when == "all together" else "prepare.save_tokenizers"
         monkeypatch.setattr(f"transformer.data.prepared.{name}", failing(full))
     with pytest.raises(ValueError, match=r"^[^\n]*No space left on device[^\n]*data\.cache\.$"):
         prepare(config)
@@ -316,7 +315,7 @@ def test_what_cannot_be_read_now_costs_no_work(name, config, monkeypatch):
         config.tokenizer.kind, config.tokenizer.vocab_size = "byte_level", 300
     if name not in ("text", "parts"):  # all was prepared before
         prepare(config)
-        monkeypatch.setattr(TrainingText, "sample", failing(AssertionError("the text is read")))
+        monkeypatch.setattr(prepare_module, "sample_evenly", failing(AssertionError("read")))
     with monkeypatch.context() as patch:
         if name == "text":
             stop_at(patch, 4, error)
@@ -326,7 +325,7 @@ def test_what_cannot_be_read_now_costs_no_work(name, config, monkeypatch):
             prepare(config)
     (folder,) = absolute(config.data.cache).glob("corpus-*")
     assert len(Parts(folder).finished()) == (4 if "text" in name else 12)
-    monkeypatch.setattr(TrainingText, "sample", failing(AssertionError("the text is read")))
+    monkeypatch.setattr(prepare_module, "sample_evenly", failing(AssertionError("read")))
     assert prepare(config)[1].folder == Path(folder)
 
 

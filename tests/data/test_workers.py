@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from transformer.data.workers import LostWorkerError, in_order
+from transformer.data.workers import in_order
+from transformer.files.reading import TransientError
 
 
 def test_results_come_in_order_from_processes_without_jax(tmp_path):
@@ -30,7 +31,7 @@ def test_items_are_taken_as_they_are_needed():
         ("int('x')", ValueError, "invalid literal"),
         ("1 / 0", RuntimeError, "Traceback.*ZeroDivisionError"),
         ("(_ for _ in ()).throw(MemoryError('too large'))", MemoryError, "too large"),
-        ("__import__('os')._exit(9)", LostWorkerError, r"exit code 9.*prepare_workers\.$"),
+        ("__import__('os')._exit(9)", TransientError, r"exit code 9.*prepare_workers\.$"),
     ],
 )
 def test_what_goes_wrong_in_a_worker_is_told(item, error, said):

@@ -25,16 +25,16 @@ def files(tmp_path, monkeypatch):
 
 
 def read(reference):
-    """The pairs of --input=in and --reference."""
+    """The sources of --input=in, and their references."""
     flags = EvaluateFlags(input="in", reference=reference)
     flags.validate("translation")
-    return read_files(flags.scored["files"]).pairs
+    return read_files(flags.scored["files"])[2:]
 
 
 def test_files_with_commas_are_several_references():
     """Catches a second reference file that is not read, or one that is shorter."""
-    assert read("a,b") == [("a", ("d", "g")), ("b", ("e", "h")), ("c", ("f", "i"))]
-    assert read("c,d") == [("a", ("d",)), ("b", ("e",)), ("c", ("f",))]
+    assert read("a,b") == (["a", "b", "c"], [("d", "g"), ("e", "h"), ("f", "i")])
+    assert read("c,d") == (["a", "b", "c"], [("d",), ("e",), ("f",)])
     with pytest.raises(ValueError, match="There are 3 sources and 2 references; they must pair"):
         read("a,e")
     with pytest.raises(ValueError, match=r"--reference must be a file .*nothing does not exist"):
@@ -61,7 +61,7 @@ def test_a_published_test_set_comes_with_its_references(tmp_path, monkeypatch):
     published = SimpleNamespace(langpairs=["en-de"], **files)
     monkeypatch.setitem(DATASETS, "own/full", published)
     found = read_published("own/full", "en-de")
-    assert found.pairs == read("a,b") and found.name == "own/full"
+    assert found[2:] == read("a,b") and found.name == "own/full"
     with pytest.raises(ValueError, match=r"that sacrebleu has for en-de \(.*wmt14/full.*not 'wmt'"):
         read_published("wmt", "en-de")
     with pytest.raises(ValueError, match=r"for en-xx \(none\), not"):

@@ -11,9 +11,8 @@ import pytest
 from tests.helpers.scored import CORPUS, compared, evaluation
 from transformer.config import Config
 from transformer.evaluation.comparison import compare_runs
-from transformer.evaluation.html_report import mark_differences, render, render_comparison
+from transformer.evaluation.html_report import mark_differences, origin, render, render_comparison
 from transformer.evaluation.plots import AttentionMap
-from transformer.evaluation.results import origin
 from transformer.workdir import WorkDir
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")

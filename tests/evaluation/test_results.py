@@ -8,7 +8,12 @@ import numpy as np
 import transformer
 from transformer.config import Config
 from transformer.evaluation import evaluate, evaluation_set
-from transformer.evaluation.results import LONGEST_NAME, bounded_name, checksum, results_name
+from transformer.evaluation.evaluation_set import (
+    LONGEST_NAME,
+    bounded_name,
+    checksum,
+    results_name,
+)
 from transformer.workdir import WorkDir
 
 

@@ -11,8 +11,9 @@ import sacrebleu
 
 from tests.helpers.random_runs import WORDS, make_config, write_run
 from transformer.data.tokenizers.lists import PiecesTokenizer
-from transformer.evaluation.evaluate import each_checkpoint, evaluate_translator
+from transformer.evaluation.evaluate import each_checkpoint
 from transformer.evaluation.scores import checkpoint_table
+from transformer.evaluation.translation import evaluate_translator
 from transformer.inference.scoring import AttentionWeights
 from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
@@ -64,6 +65,10 @@ class ReversingTranslator:
         return AttentionWeights(*sides, weights, weights, weights)
 
 
+def evaluate(translator, test_set, **options):
+    return evaluate_translator(translator, *zip(*test_set, strict=True), "own", **options)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return write_run(tmp_path_factory.mktemp("run"), steps=(10, 20, 30))
@@ -74,7 +79,7 @@ def test_an_evaluation_is_of_what_the_translator_says():
     test_set = [*pairs(48), ("sp@@ lit w1", "w2 sp@@ lit"), ("", "w3")]
     translator = ReversingTranslator()
     translator.config.data.selection_metric = "line_error_rate"
-    result = evaluate_translator(translator, test_set, "own", beam_size=3)
+    result = evaluate(translator, test_set, beam_size=3)
     sources, targets = map(list, zip(*test_set, strict=True))
     found, scored = translator.translate(sources), translator.score(sources, targets)
     references = [*targets[:48], "w2 split", "w3"]
@@ -100,7 +105,7 @@ def test_an_evaluation_is_of_what_the_translator_says():
 def test_maps_are_of_short_sentences_and_of_their_tokens():
     """Catches a map of one sentence under the title of another, and weights per head."""
     translator, test_set = ReversingTranslator(), [("w1", "w1"), *pairs(6)]
-    first, second = evaluate_translator(translator, test_set, "own", num_maps=2).maps
+    first, second = evaluate(translator, test_set, num_maps=2).maps
     for seen in (first, second):
         (translation,) = translator.translate([seen.source])
         assert seen.translation == translation.text != ""
@@ -116,13 +121,13 @@ def test_cut_sources_and_search_options_are_kept():
     of a cut sentence, which has no picture, and a count that forgets the tag of the source."""
     translator = ReversingTranslator()
     test_set = [("w1 " * 255, "w1"), ("w1 " * 256, "w1")]
-    result = evaluate_translator(translator, test_set, "own", num_maps=2, beam_size=1)
+    result = evaluate(translator, test_set, num_maps=2, beam_size=1)
     assert result.longest_source == 256 and result.outputs["cut_sources"] == 1
     assert result.search["beam_size"] == 1 and translator.options == [{"beam_size": 1}]
     assert result.search["max_extra_length"] == 4
     assert [len(shown.source_pieces) for shown in result.maps] == [256]
     translator.num_fitting = 255  # as one is the tag's
-    assert evaluate_translator(translator, test_set, "own").outputs["cut_sources"] == 2
+    assert evaluate(translator, test_set).outputs["cut_sources"] == 2
 
 
 @pytest.mark.long
@@ -136,7 +141,7 @@ def test_another_checkpoint_needs_no_compile(run):
     jax.monitoring.register_event_duration_secs_listener(listen)
     for translator in each_checkpoint(run, "10,20,average:2"):
         before = len(compiles)
-        found.append(evaluate_translator(translator, test_set, "own", num_maps=0))
+        found.append(evaluate(translator, test_set, num_maps=0))
         assert (len(compiles) > before) == (len(found) == 1)
     jax.monitoring.unregister_event_duration_listener(listen)
     alone = Translator.from_checkpoint(run, "20").score(*map(list, zip(*test_set, strict=True)))

@@ -30,7 +30,7 @@ class FakeModel:
         return np.repeat(self.start[:, None], width, axis=1)
 
     @staticmethod
-    def step(weights, tokens, cache, positions, column, ancestors):
+    def step(weights, tokens, cache, positions, column, ancestors, encoded=()):
         recurrent, embedding, output = weights
         parents = jnp.where(positions[:, None] > 0, ancestors[:, :, column - 1], 0)
         before = jnp.take_along_axis(cache, parents[..., None], axis=1)
@@ -66,7 +66,7 @@ class TableModel:
         return np.zeros((1, width), np.float32)
 
     @staticmethod
-    def step(weights, tokens, cache, positions, column, ancestors):
+    def step(weights, tokens, cache, positions, column, ancestors, encoded=()):
         return jnp.asarray(weights)[tokens], cache
 
 
@@ -81,7 +81,7 @@ def run_search(method, model, limits, rngs=None):
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _search(method, step, weights, limits, cache, rngs):
-    return search_to_end(method, partial(step, weights), limits, cache, rngs)
+    return search_to_end(method, partial(step, weights), limits, cache, rngs=rngs)
 
 
 def make_rules(kind="gnmt", alpha=0.6, min_length=0, num_unscored=0):

@@ -52,8 +52,7 @@ def multi_head(**changes):
     module = MultiHeadAttention(config, config.attention)
 
     def attend(module, deterministic=True):
-        keys_values = module.project_keys_values(x)
-        return module(x[:, :T], keys_values, mask=None, deterministic=deterministic)
+        return module(x[:, :T], x, mask=None, deterministic=deterministic)
 
     params = random_params(module.init, method=attend)
     return partial(module.apply, {"params": params}, method=attend)
@@ -81,9 +80,8 @@ def test_attention_to_a_cache_is_attention_to_its_keys_and_values(name):
     mask = np.tril(np.ones((S, S), bool))[None, None]
 
     def all_three(module):
-        keys_values = module.project_keys_values(x)
-        full = module(x, keys_values, mask=mask, deterministic=True)
-        attend, cache = module.attend_to_cache, to_cache_layout(*keys_values)
+        full = module(x, x, mask=mask, deterministic=True)
+        attend, cache = module.attend_to_cache, to_cache_layout(*module.project_keys_values(x))
         last = attend(x[:, 2:3], cache, mask=mask[:, :, 2:3])
         return full, attend(x, cache, mask=mask), last
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.attention import random_qkv, weigh
-from transformer.config import ModelConfig
 from transformer.model.attention import ATTENTION_FUNCTIONS
 from transformer.model.attention_functions import fused_attention
 
@@ -24,7 +23,7 @@ WEIGHTS = {
     "content": {"log_sharpness": VECTOR[:, 0]},
     "location": {"matrix": OF_POSITIONS},
 }
-OPTIONS = {"location": {"config": ModelConfig(max_positions=S + 2)}}
+OPTIONS = {"location": {"num_positions": S + 2}}
 LOGITS = {  # of one head n: query [T, H], key [S, H] -> [T, S]
     "scaled_dot_product": lambda q, k, n: q @ k.T / np.sqrt(H),
     "dot_product": lambda q, k, n: q @ k.T,

@@ -126,8 +126,8 @@ def test_cached_decoding_equals_the_full_pass(options):
         encoded = model.apply(variables, ALONE.inputs, lengths, method="encode_for_search")
         cache = model.apply(variables, len(PAIRS), 1, T, method="init_cache")
         method = Sampling(HypothesisRules(BOS, EOS, "power", 0.0), temperature=0.0)
-        step_fn = make_step_fn(model, variables["params"], encoded)
-        found = search_to_end(method, step_fn, limits, cache)
+        step_fn = make_step_fn(model, variables["params"])
+        found = search_to_end(method, step_fn, limits, cache, encoded)
         _, nll = per_token(model.apply(variables, ALONE, deterministic=True), PLAIN[1], 0.0)
         return found.log_probs[:, 0], -(nll * ALONE.weights).sum(1)
 

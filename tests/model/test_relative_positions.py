@@ -9,11 +9,10 @@ import pytest
 
 from tests.helpers.tiny_models import random_params, tiny_config
 from transformer.model.attention import MultiHeadAttention, causal_mask
-from transformer.model.layers import Stack
+from transformer.model.embedding import make_position_encoding
 from transformer.model.relative_positions import (
     T5Positions,
     alibi_slopes,
-    make_relative_positions,
     range_of_offset,
 )
 from transformer.model.single_stack import ImageClassifier
@@ -56,9 +55,7 @@ def test_attention_by_hand(name):
     mask = causal_mask(T) if name == "alibi" else None
 
     def attend(attention, x):
-        keys_values = attention.project_keys_values(x)
-        positions = np.arange(T)
-        return attention(x, keys_values, mask=mask, positions=positions, deterministic=True)
+        return attention(x, x, mask=mask, positions=np.arange(T), deterministic=True)
 
     params = random_params(attention.init, x, method=attend)
     run = partial(attention.apply, {"params": params}, x, method=attend, mutable="intermediates")
@@ -87,41 +84,10 @@ def test_ranges_and_slopes_are_the_published_ones():
     np.testing.assert_allclose(alibi_slopes(3), [1 / 16, 1 / 256, 1 / 4])
 
 
-@pytest.mark.parametrize("name", ["rotary", "relative", "t5"])
-def test_cached_steps_equal_the_full_pass_wherever_a_sentence_begins(name):
-    """Catches distances between columns, which a ring of columns that sentences share are not.
-
-    Of 6 columns, sentence 0 begins in column 0 and sentence 1 in column 4, so that its positions
-    0 to 4 stand in the columns 4, 5, 0, 1 and 2. The cache begins full of junk.
-    """
-    length, width, starts = 6, 2, np.array([0, 4])
-    stack = Stack(tiny_config(positions=name, num_layers=1))
-    x = np.random.default_rng(1).normal(size=(2, width, length, D)).astype(np.float32)
-    options = dict(mask=causal_mask(length), deterministic=True)
-    variables = {"params": random_params(stack.init, x[0], **options)}
-    full = jax.jit(partial(stack.apply, **options))
-    expected = np.stack([full(variables, rows) for rows in x])
-    cache = stack.apply(variables, 2, width, length, method="init_cache")
-    cache = jax.tree.map(lambda leaf: leaf + 9, cache)
-    step = jax.jit(partial(stack.apply, method="step"))
-    for now in range(9):
-        positions, column = np.maximum(now - starts, 0), now % length
-        steps_ago = (column - np.arange(length)) % length
-        is_written = steps_ago <= positions[:, None]
-        ancestors = np.where(is_written[:, None], np.arange(width)[:, None], -1)
-        inside = np.minimum(positions, length - 1)
-        tokens = np.stack([x[row, :, inside[row]] for row in range(2)])
-        y, cache = step(variables, tokens, cache, column, ancestors=ancestors, positions=positions)
-        for row in range(2):
-            if starts[row] <= now < starts[row] + length:
-                there = expected[row, :, inside[row]]
-                np.testing.assert_allclose(y[row], there, atol=1e-5, err_msg=f"{row}, {now}")
-
-
 @pytest.mark.parametrize("name", ["t5", "alibi"])
 def test_the_bias_is_computed_once_for_all_rows(name):
     """Catches an array of the logits' size, and its gradient, for the offsets of every row."""
-    scheme = make_relative_positions(tiny_config(positions=name))
+    scheme = make_position_encoding(tiny_config(positions=name))
     query, positions = np.zeros((B, T, N, H), np.float32), np.tile(np.arange(T), (B, 1))
     arguments = jax.random.key(0), query, query, positions
     (_, _, bias), _ = scheme.init_with_output(*arguments, method="place")

@@ -132,11 +132,11 @@ def test_a_search_gives_the_scores_of_the_whole_pass(positions):
 
     @jax.jit
     def search():
-        step_fn = make_step_fn(model, params, ())
         cache = model.apply({}, 3, 1, 11, method="init_cache")
         assert cache[0].value.shape[2] == (2 + 3 if options else 11)
         method = Sampling(HypothesisRules(EOS, FREE, "power", 0.0), temperature=0.0)
-        return search_to_end(method, step_fn, Limits(np.full(3, 12), targets), cache)
+        limits = Limits(np.full(3, 12), targets)
+        return search_to_end(method, make_step_fn(model, params), limits, cache)
 
     found = search()
     np.testing.assert_array_equal(found.ids[:, 0], targets)

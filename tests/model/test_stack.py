@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import random_params, tiny_config
-from transformer.model.attention import causal_mask
+from transformer.model.attention import Place, causal_mask
 from transformer.model.layers import Stack
 
 B, T, S, D = 2, 9, 5, 16
@@ -45,21 +45,25 @@ def random_ancestors(rows, width, length):
         (1, 4, dict(attention="additive")),
         (2, 2, dict(attention="location")),
         (2, 2, dict(attention="strided")),
-        (1, 3, dict(attention="fixed")),
+        (2, 3, dict(attention="fixed")),
         (2, 1, dict(attention="performer")),
+        (2, 2, dict(positions="rotary")),
+        (2, 1, dict(positions="relative")),
+        (2, 2, dict(positions="t5")),
     ],
     ids=str,
 )
 def test_cached_steps_equal_the_full_pass(rows, width, changes):
     """Catches another model at search time than in training: off by one, mixed up beams, no norm.
 
-    The cache starts full of junk, as a search leaves it: positions not yet written must not be
-    read.
+    Also distances between columns, which a ring of columns that sentences share are not: sentence 1
+    begins in column 6 of 9. The cache starts full of junk, as a search leaves it: positions not yet
+    written must not be read.
     """
     config = tiny_config(**(dict(num_layers=1, attention_block=BLOCK) | changes))
     stack = Stack(config, cross_attention=True)
     x, source = random_arrays((rows, width, T, D), (rows, S, D))
-    ancestors = random_ancestors(rows, width, T)
+    ancestors, starts = random_ancestors(rows, width, T), np.array([0, 6])[:rows]
 
     def full(stack, x):
         each = partial(jnp.repeat, repeats=width, axis=0)  # every hypothesis a row of its own
@@ -79,10 +83,16 @@ def test_cached_steps_equal_the_full_pass(rows, width, changes):
     cache, encoded = jax.jit(partial(stack.apply, method=start))(variables)
     step = jax.jit(partial(stack.apply, method="step", encoded_mask=source_mask(rows)))
     outputs = np.zeros_like(x)
-    for t in range(T):
-        outputs[:, :, t], cache = step(
-            variables, x[:, :, t], cache, t, ancestors=ancestors[t], encoded=encoded
-        )
+    for now in range(T + starts[-1]):
+        positions = np.clip(now - starts, 0, T - 1)
+        places = [*enumerate(positions)]
+        table = [np.roll(ancestors[t, row], starts[row], axis=1) for row, t in places]
+        place = Place(now % T, positions, np.stack(table))
+        tokens = np.stack([x[row, :, t] for row, t in places])
+        y, cache = step(variables, tokens, cache, place, encoded=encoded)
+        for row, t in places:
+            if now == t + starts[row]:
+                outputs[row, :, t] = y[row]
     # Position t of a final hypothesis is what its ancestor read and wrote there.
     final = ancestors[-1][..., None]
     ours, hypotheses = (np.take_along_axis(a, final, axis=1) for a in (outputs, x))

@@ -96,7 +96,7 @@ def test_search_ends_as_soon_as_the_best_is_known():
     """Catches a search that always runs to the longest length, for nothing."""
     steps = []
 
-    def step_fn(tokens, cache, positions, column, ancestors):
+    def step_fn(tokens, cache, positions, column, *_):
         jax.debug.callback(lambda p: steps.append(int(p)), column)
         return jnp.broadcast_to(jnp.array([0.0, 0.0, 9.0, 0.0]), (*tokens.shape, V)), cache
 
@@ -114,7 +114,7 @@ def test_search_runs_on_while_a_longer_hypothesis_can_win():
         jnp.log(jnp.array(row) + 1e-9) for row in ((0.3, 0, 0.7, 0), (1, 0, 1e-6, 0), (0, 0, 1, 0))
     )
 
-    def step_fn(tokens, cache, positions, column, ancestors):
+    def step_fn(tokens, cache, positions, column, *_):
         logits = jnp.where(column == 0, first, jnp.where(column < 8, middle, last))
         return jnp.broadcast_to(logits, (*tokens.shape, V)), cache
 
@@ -147,7 +147,7 @@ def test_a_search_in_several_parts_is_the_search_in_one():
     limits, model = make_limits([12, 3, 7]), FakeModel(3)
     sentences = Sentences(None, limits, np.zeros((3, 2), np.uint32), None)
     parts = start = start_slots(method, sentences, model.cache(2), 12)
-    run = jax.jit(partial(advance, method, lambda encoded: model.step_fn))
+    run = jax.jit(partial(advance, method, model.step_fn))
     whole = run(start, 12)
     assert method.is_finished(limits, whole.state).all()
     for num_steps in (1, 4, 0, 7):

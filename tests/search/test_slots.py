@@ -154,12 +154,9 @@ def test_slots_as_in_their_example():
     """Catches a sentence that holds its slot for longer than needed, in numbers as documented."""
     seen, max_lengths = [], [2, 3, 1, 9]
 
-    def make_step_fn(encoded):
-        def step_fn(tokens, cache, positions, column, ancestors):
-            jax.debug.callback(lambda *x: seen.append([y.tolist() for y in x]), column, positions)
-            return MODEL.step_fn(tokens, encoded[:, None], positions, column, ancestors)[0], cache
-
-        return step_fn
+    def step_fn(tokens, cache, positions, column, ancestors, encoded):
+        jax.debug.callback(lambda *x: seen.append([y.tolist() for y in x]), column, positions)
+        return MODEL.step_fn(tokens, encoded[:, None], positions, column, ancestors)[0], cache
 
     count = len(max_lengths)
     limits = make_limits(max_lengths, [[3] * (n - 1) for n in max_lengths])  # none ends before
@@ -169,7 +166,7 @@ def test_slots_as_in_their_example():
     none = none._replace(numbers=np.full(2, NONE))
     method = Sampling(make_rules(), temperature=0.0)
     slots = start_slots(method, none, np.zeros(2), 3)
-    run = jax.jit(functools.partial(advance_slots, method, make_step_fn))
+    run = jax.jit(functools.partial(advance_slots, method, step_fn))
     _, results = jax.device_get(run(slots, queue, 2))
     jax.effects_barrier()
     assert results.numbers.tolist() == [0, 2, 1, 3, NONE, NONE]

@@ -98,9 +98,9 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     from transformer.model.costs import fits_a_core
     from transformer.parallel import devices, hosts
 
-    devices.keep_compiled_programs(say)
     if evaluated and task_kind(evaluated.task) == "translation" and fits_a_core(evaluated.model):
         devices.use_cores_as_devices(num_cores())
+    devices.keep_compiled_programs(say)
     who = "all other hosts"
     if flags.coordinator:
         who = f"all of {flags.num_processes} hosts at {flags.coordinator}"

@@ -1,11 +1,9 @@
 """Reads datasets of TensorFlow Datasets without TensorFlow and without a network.
 
-Run as a program, it prepares a dataset of the catalogue, with a network:
+Run as a program, it prepares a dataset of the catalogue, with a network (`tfds build` of TFDS does
+not start without Apache Beam):
 
     python -m transformer.data.tfds wmt14_translate/de-en
-
-TFDS has a command for that too, `tfds build --file_format=array_record`, but it does not start
-without Apache Beam.
 """
 
 import argparse
@@ -41,10 +39,8 @@ def read_translations(name: str, split: str, source: str, target: str) -> Iterat
     """Yields the (source, target) pairs of a split of a dataset with a `Translation` feature.
 
     name: as `tfds.builder` takes it, e.g. "wmt14_translate/de-en", or the folder of a prepared
-        dataset. TFDS_DATA_DIR says where prepared datasets lie.
-
-    Nothing is downloaded. Raises ValueError if the dataset is not prepared, cannot be read or has
-    other languages.
+    dataset; TFDS_DATA_DIR says where prepared datasets lie. Nothing is downloaded. Raises
+    ValueError if the dataset is not prepared, cannot be read or has other languages.
     """
     builder = _open_prepared(name)
     languages = list(builder.info.features.keys())
@@ -60,9 +56,8 @@ def read_translations(name: str, split: str, source: str, target: str) -> Iterat
 def load_labelled(name: str, split: str, features: Sequence[str]) -> list[tuple[Any, str]]:
     """Returns (example, name of its label) of each row of a split of a dataset with a `label`.
 
-    features: the example is the first of these features that the dataset has: bytes for a text, an
-        array for an image. Otherwise as `read_translations`; also raises ValueError if a row has no
-        label.
+    features: the example is the first of these that the dataset has: bytes for a text, an array for
+    an image. Otherwise as `read_translations`; also raises ValueError if a row has no label.
     """
     builder = _open_prepared(name)
     available = dict(builder.info.features.items())
@@ -108,10 +103,7 @@ def _open_prepared(name: str) -> tfds.core.DatasetBuilder:
     for path in (name, os.environ.get("TFDS_DATA_DIR", "")):
         if storage.is_remote(path):
             storage.locate(path)  # raises ValueError if it is out of reach
-    try:
-        builder = open_builder(name)
-    except ImportError as error:  # gs:// without its package
-        raise ValueError(f"{name} cannot be read: {error}.") from error
+    builder = open_builder(name)
     _check_prepared(name, builder)
     return builder
 
@@ -125,8 +117,8 @@ def open_builder(name: str, file_format: str | None = None) -> tfds.core.Dataset
     if "/" in name and folder.is_dir():
         if not (folder / "dataset_info.json").exists():
             raise ValueError(
-                f"{name} is not a prepared TFDS dataset: it has no dataset_info.json (the folder "
-                f"to name ends with the version, as in .../wmt14_translate/de-en/1.0.0)."
+                f"{name} has no dataset_info.json: the folder of a prepared TFDS dataset ends with "
+                f"the version, as in .../wmt14_translate/de-en/1.0.0."
             )
         _check_features(epath.Path(folder) / "features.json")
         return tfds.builder_from_directory(folder)
@@ -186,7 +178,7 @@ def _check_prepared(name: str, builder: tfds.core.DatasetBuilder) -> None:
 def main() -> int:
     """Prepares the dataset that the command line names; returns the exit code.
 
-    It needs a network, and TensorFlow for datasets whose own code uses it (MNIST and CIFAR do).
+    It needs TensorFlow for datasets whose own code uses it (MNIST and CIFAR do).
     """
     parser = argparse.ArgumentParser(
         prog="python -m transformer.data.tfds",

@@ -25,14 +25,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Worker = subprocess.Popen[bytes]
 ROOT = Path(__file__).parents[2]  # of the package, for the workers' search path
+ADVICE = ": let fewer work, with --config.data.prepare_workers."
 EXPECTED = ValueError, OSError, MemoryError  # of files, texts and machines: users are told
-
-
-class LostWorkerError(TransientError):
-    """A worker process could not be started, or ended before its work was done."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"{problem}: let fewer work, with --config.data.prepare_workers.")
 
 
 def num_cores() -> int:
@@ -88,7 +82,9 @@ def _start(function: Callable[[Any], Any]) -> Worker:
             env=os.environ | {"PYTHONPATH": path},
         )
     except OSError as error:  # no process or file more
-        raise LostWorkerError(f"A worker process cannot start ({reason_of(error)})") from None
+        raise TransientError(
+            f"A worker process cannot start ({reason_of(error)}){ADVICE}"
+        ) from None
     _send(worker.stdin, function)
     return worker
 
@@ -106,9 +102,9 @@ def _ask(idle: list[Worker], item: Any) -> Any:
         result, error = pickle.load(worker.stdout)
     except (EOFError, OSError, pickle.UnpicklingError):
         worker.kill()  # if it lives, it writes what is no answer
-        raise LostWorkerError(
+        raise TransientError(
             f"A worker process ended before its work was done (exit code {worker.wait()}), perhaps "
-            f"for want of memory"
+            f"for want of memory{ADVICE}"
         ) from None
     finally:
         idle.append(worker)

@@ -34,7 +34,7 @@ from transformer.model import costs
 from transformer.model.encoder_decoder import Ensemble
 from transformer.parallel.hosts import leave_if_told
 from transformer.search.corpus_search import CorpusSearch, pair_with_prefixes
-from transformer.search.decoding import make_length_penalty
+from transformer.search.decoding import length_penalty
 from transformer.search.options import SearchOptions
 from transformer.search.programs import SearchPrograms, max_num_programs, one_behind, split_rows
 from transformer.workdir import split_checkpoint
@@ -283,10 +283,10 @@ class Translator(Predictor):
         source = Ragged.encode(self.source_tokenizer, [*map(self._tags.put_on, sources)])
         target = Ragged.encode(self.tokenizer, targets)
         decoding, log_probs = self.config.decoding, np.full(len(targets), np.nan)
-        penalty = make_length_penalty(decoding.length_penalty, decoding.alpha)
         for index, row in self._fitting(scoring.log_probs, source, target, "nan for a score"):
             log_probs[index] = row[self._num_unscored :].sum()
-        scores = log_probs / np.asarray(penalty(target.lengths))
+        penalties = length_penalty(target.lengths, decoding.length_penalty, decoding.alpha)
+        scores = log_probs / np.asarray(penalties)
         scored = zip(targets, scores.tolist(), log_probs.tolist(), strict=True)
         return [Translation(*facts, target[index].tolist()) for index, facts in enumerate(scored)]
 

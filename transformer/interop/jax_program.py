@@ -25,7 +25,7 @@ from transformer.interop.weights.named_arrays import FILE, flat_parameters
 from transformer.interop.writing import render
 from transformer.optional_libraries import require
 from transformer.registry import task_kind
-from transformer.search.decoding import FREE, Limits, SearchMethod
+from transformer.search.decoding import FREE, Limits
 from transformer.search.options import SearchOptions
 from transformer.search.programs import make_step_fn
 from transformer.search.slots import search_to_end
@@ -89,7 +89,7 @@ def export_search(
     """
     if model.config.attention == "fused":  # chooses its kernel by the devices of this process
         model = model.clone(config=replace(model.config, attention="scaled_dot_product"))
-    method: SearchMethod = search.method(model.special, len(start))
+    method = search.method(model.special, len(start))
     extra = search.max_extra_length
 
     @jax.jit
@@ -105,7 +105,7 @@ def export_search(
         limits = Limits(jnp.where(lengths > 0, lengths + extra, 0), forced)
         encoded = model.apply(variables, inputs, lengths, method="encode_for_search")
         cache = model.apply(variables, num_rows, method.width, max_length, method="init_cache")
-        found = search_to_end(method, make_step_fn(model, nested, encoded), limits, cache)
+        found = search_to_end(method, make_step_fn(model, nested), limits, cache, encoded)
         return found.ids[:, 0], found.scores[:, 0]
 
     batch_size, length = export.symbolic_shape("b, s")

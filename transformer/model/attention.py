@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.model.attention_functions import AttentionFunction, attend, masked_softmax
+from transformer.model.attention_functions import AttentionFunction, attend, mask_logits
 from transformer.model.primitives import Array, Dropout, kernel_init
-from transformer.model.relative_positions import make_relative_positions, steps_since
+from transformer.model.relative_positions import acts_in_attention, steps_since
 from transformer.model.sparse_attention import PATTERNS
-from transformer.registry import ATTENTION_FUNCTIONS, HARD_ATTENTION
+from transformer.registry import ATTENTION_FUNCTIONS, HARD_ATTENTION, POSITION_ENCODINGS
 
 # Equation (1), with or without its scale: a search computes these from the cache as it is.
 PRODUCTS = "scaled_dot_product", "dot_product", "fused", *PATTERNS
@@ -80,6 +80,14 @@ class KVCache(NamedTuple):
     value: jax.Array  # [B, N, S, H]
 
 
+class Place(NamedTuple):
+    """Where a step of a search writes in the cache, and what it sees (see `search.decoding`)."""
+
+    column: jax.Array | int  # a scalar
+    positions: jax.Array  # [B], of what is written, in its sentence
+    ancestors: jax.Array  # [B, W, L], see `ancestor_mask`
+
+
 def to_cache_layout(key: jax.Array, value: jax.Array) -> KVCache:
     """Returns keys and values [B, S, N, H] in the layout of a cache."""
     return KVCache(key.transpose(0, 2, 3, 1), value.swapaxes(1, 2))
@@ -87,22 +95,21 @@ def to_cache_layout(key: jax.Array, value: jax.Array) -> KVCache:
 
 def make_attention_fn(name: str, config: ModelConfig) -> AttentionFunction:
     """Returns the attention function of that name, with its options from the configuration."""
-    attention_fn = ATTENTION_FUNCTIONS[name]
-    if isinstance(attention_fn, type):
-        fields = getattr(attention_fn, "__dataclass_fields__", {})
-        options = dict(config=config) if "config" in fields else {}
-        return attention_fn(**options, name="alignment")  # as its weights are called in checkpoints
+    attention_fn, options = ATTENTION_FUNCTIONS[name], {}
     if name in PATTERNS:
-        return partial(attention_fn, block=config.attention_block, pattern=name)
-    return attention_fn
+        options = dict(block=config.attention_block, pattern=name)
+    if name == "location":
+        options = dict(num_positions=config.max_positions)
+    if isinstance(attention_fn, type):
+        return attention_fn(**options, name="alignment")  # as its weights are called in checkpoints
+    return partial(attention_fn, **options)
 
 
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 … head_N) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    As in the paper the four projections have no bias, unless `config.projection_bias`. Keys and
-    values are projected apart, by `project_keys_values`, so that a search projects the encoded
-    source only once. `attention` is a name in `registry.ATTENTION_FUNCTIONS`.
+    As in the paper the four projections have no bias, unless `config.projection_bias`. `attention`
+    is a name in `registry.ATTENTION_FUNCTIONS`.
     """
 
     config: ModelConfig
@@ -122,7 +129,8 @@ class MultiHeadAttention(nn.Module):
         self.output = projection(c.d_model, ends_sublayer=True)
         self.attention_dropout = Dropout(c.attention_dropout_rate)
         self.attention_fn = make_attention_fn(self.attention, c)
-        self.relative_positions = make_relative_positions(c)
+        if acts_in_attention(c):
+            self.relative_positions = POSITION_ENCODINGS[c.positions](c)
 
     def _split_heads(self, x: jax.Array) -> jax.Array:
         """Splits [B, T, N·H] into heads [B, T, N, H]."""
@@ -133,11 +141,18 @@ class MultiHeadAttention(nn.Module):
         """Projects the heads [B, T, N, H] to [B, T, D]."""
         return self.output(x.reshape(*x.shape[:-2], -1))
 
-    def project_keys_values(self, x: jax.Array) -> KeysValues:
-        """Returns the keys and values of x [B, S, D]."""
-        return self._split_heads(self.key(x)), self._split_heads(self.value(x))
+    def __call__(self, x: jax.Array, source: jax.Array, **options: Any) -> jax.Array:
+        """Attends from x [B, T, D] to source [B, S, D], which may be x; returns [B, T, D].
 
-    def __call__(
+        options: those of `attend_to`.
+        """
+        return self.attend_to(x, self.project_keys_values(source), **options)
+
+    def project_keys_values(self, source: jax.Array) -> KeysValues:
+        """Returns the keys and values of source [B, S, D], which a search projects only once."""
+        return self._split_heads(self.key(source)), self._split_heads(self.value(source))
+
+    def attend_to(
         self,
         x: jax.Array,
         keys_values: KeysValues,
@@ -148,12 +163,12 @@ class MultiHeadAttention(nn.Module):
     ) -> jax.Array:
         """Attends from x [B, T, D] to keys and values; returns [B, T, D].
 
-        mask: broadcastable to [B, N, T, S]. positions: only if they act in this attention, those of
-        the keys, [B, S] or [S]; the last T are the queries'. The collection "intermediates", if it
-        is mutable, receives the attention weights [B, T, N, S] as "weights".
+        mask: broadcastable to [B, N, T, S]. positions: in self-attention, those of the keys, [B, S]
+        or [S]; the last T are the queries'. The collection "intermediates", if it is mutable,
+        receives the attention weights [B, T, N, S] as "weights".
         """
         query, (key, value), bias = self._split_heads(self.query(x)), keys_values, None
-        if positions is not None:
+        if positions is not None and acts_in_attention(self.config):
             query, key, bias = self.relative_positions.place(query, key, positions)
         if self.is_mutable_collection("intermediates"):  # what attending to one-hot values gives
             one_hot = jnp.eye(key.shape[1], dtype=value.dtype)[None, :, None, :]
@@ -183,36 +198,28 @@ class MultiHeadAttention(nn.Module):
             )
         return attended
 
-    def step(
-        self,
-        x: jax.Array,
-        cache: KVCache,
-        column: jax.Array | int,
-        *,
-        mask: jax.Array,
-        positions: jax.Array | None = None,
-    ) -> tuple[jax.Array, KVCache]:
+    def step(self, x: jax.Array, cache: KVCache, place: Place) -> tuple[jax.Array, KVCache]:
         """Attends from one new position of every beam to what its ancestors wrote.
 
-        x [B, W, D]; column: a scalar, where x is written; mask: see `ancestor_mask`;
-        positions [B]: of x, only if they act in this attention. Returns ([B, W, D], the cache with
-        the keys and values of x).
+        Returns ([B, W, D] of x [B, W, D], the cache with the keys and values of x).
         """
-        width, bias = x.shape[1], None
+        column, positions, ancestors = place
+        num_beams, num_columns = ancestors.shape[1:]
         query, (key, value) = self._split_heads(self.query(x)), self.project_keys_values(x)
-        distances = steps_since(column, mask.shape[-1] // width, width)
-        if positions is not None:
-            scheme, positions = self.relative_positions, positions[:, None]
-            query, key = (scheme.rotate(heads, positions) for heads in (query, key))
-            bias = scheme.bias(query, -distances[None, None])
+        distances, bias = steps_since(column, num_columns), None
+        if acts_in_attention(self.config):
+            scheme = self.relative_positions
+            query, key = (scheme.rotate(heads, positions[:, None]) for heads in (query, key))
+            bias = scheme.bias(query, -jnp.repeat(distances, num_beams)[None, None])
         key, value = to_cache_layout(key, value)
-        write, start = jax.lax.dynamic_update_slice_in_dim, column * width
+        write, start = jax.lax.dynamic_update_slice_in_dim, column * num_beams
         key = write(cache.key, key, start, axis=3)
         cache = KVCache(key, write(cache.value, value, start, axis=2))
         if self.attention in PATTERNS:  # in a cache the pattern has to be a mask
-            position, is_seen = mask.sum(-1, keepdims=True) - 1, PATTERNS[self.attention]
-            mask = mask & is_seen(position, position - distances, self.config.attention_block)
-        return self._attend_to_cache(query, cache, mask, bias), cache
+            own, is_seen = positions[:, None, None], PATTERNS[self.attention]
+            seen = is_seen(own, own - distances, self.config.attention_block)
+            ancestors = jnp.where(seen, ancestors, -1)
+        return self._attend_to_cache(query, cache, ancestor_mask(ancestors), bias), cache
 
     def attend_to_cache(self, x: jax.Array, cache: KVCache, *, mask: jax.Array) -> jax.Array:
         """Attends from one position of every beam, x [B, W, D], to a cache; returns [B, W, D]."""
@@ -238,5 +245,5 @@ class MultiHeadAttention(nn.Module):
         # Products of a vector: without the axis W they are a third faster.
         logits = jnp.einsum("BNH,BNHS->BNS", query[:, 0], key, preferred_element_type=jnp.float32)
         logits = logits if bias is None else logits + bias[:, :, 0]
-        weights = masked_softmax(logits, mask[:, :, 0]).astype(value.dtype)
+        weights = jax.nn.softmax(mask_logits(logits, mask[:, :, 0])).astype(value.dtype)
         return self._join_heads(jnp.einsum("BNS,BNSH->BNH", weights, value)[:, None])

@@ -8,7 +8,6 @@ gets the mean of the values: finite, and of no consequence to the loss. The two 
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -51,19 +50,20 @@ def _attend_on_platform(
     return jax.lax.platform_dependent(*arrays, tpu=attend_in_kernel, default=_attend_by_products)
 
 
-def _attend_by_products(*arrays: jax.Array) -> jax.Array:
-    return dot_product_attention(*arrays[:3], mask=arrays[3])
-
-
-def _gradients_by_products(*arrays: jax.Array) -> list[jax.Array]:
-    *qkv, mask, gradient = arrays
-    return list(jax.vjp(partial(dot_product_attention, mask=mask), *qkv)[1](gradient))
+def _attend_by_products(
+    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array
+) -> jax.Array:
+    return dot_product_attention(query, key, value, mask=mask)
 
 
 def _gradients_on_platform(
     arrays: tuple[jax.Array, ...], gradient: jax.Array
 ) -> tuple[jax.Array | None, ...]:
-    functions = dict(tpu=gradients_in_kernel, default=_gradients_by_products)
+    def by_products(*inputs: jax.Array) -> list[jax.Array]:
+        *gradients, _ = jax.vjp(_attend_by_products, *inputs[:4])[1](inputs[4])
+        return gradients
+
+    functions = dict(tpu=gradients_in_kernel, default=by_products)
     return *jax.lax.platform_dependent(*arrays, gradient, **functions), None  # None: of the mask
 
 
@@ -97,17 +97,16 @@ def attention_logits(query: jax.Array, key: jax.Array) -> jax.Array:
 
 
 def attend(
-    logits: jax.Array, value: jax.Array, mask: Array | None, dropout: WeightsDropout | None = None
+    logits: jax.Array,
+    value: jax.Array,
+    mask: Array | None,
+    dropout: WeightsDropout | None = None,
+    softmax: Callable[[jax.Array], jax.Array] = jax.nn.softmax,
 ) -> jax.Array:
     """Returns softmax(logits)V: [B, N, T, S] float32 and [B, N, S, H] -> [B, T, N, H]."""
-    weights = masked_softmax(logits, mask).astype(value.dtype)
+    weights = softmax(mask_logits(logits, mask)).astype(value.dtype)
     weights = weights if dropout is None else dropout(weights)
     return jnp.einsum("BNTS,BNSH->BNTH", weights, value).swapaxes(1, 2)
-
-
-def masked_softmax(logits: jax.Array, mask: Array | None) -> jax.Array:
-    """Returns the softmax over the last axis where `mask` is True, over all of it for None."""
-    return jax.nn.softmax(mask_logits(logits, mask))
 
 
 def mask_logits(logits: jax.Array, mask: Array | None) -> jax.Array:

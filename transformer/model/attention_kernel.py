@@ -136,15 +136,11 @@ def _weights(query: jax.Array, key: jax.Array, is_visible: jax.Array) -> jax.Arr
     return exponentials / exponentials.sum(1, keepdims=True)
 
 
-def _heads(width: int, head_dim: int) -> list[slice]:
-    """Returns the lanes of each head: 256 lanes hold the heads 0:64, 64:128, 128:192, 192:256."""
-    return [slice(start, start + head_dim) for start in range(0, width, head_dim)]
-
-
 def _forward_kernel(head_dim: int, *refs: Any) -> None:
     visible_ref, query_ref, key_ref, value_ref, attended_ref = refs
     is_visible = visible_ref[0].astype(jnp.int32) != 0
-    for head in _heads(query_ref.shape[2], head_dim):
+    for lane in range(0, query_ref.shape[2], head_dim):  # heads of 64: the lanes 0:64, 64:128, …
+        head = slice(lane, lane + head_dim)
         value = value_ref[0, :, head]
         weights = _weights(query_ref[0, :, head], key_ref[0, :, head], is_visible)
         attended = _product(weights.astype(value.dtype), value, 1, 0)
@@ -162,7 +158,8 @@ def _backward_kernel(head_dim: int, visible_ref: Any, *refs: Any) -> None:
         value_sum_ref[...] = jnp.zeros_like(value_sum_ref)
 
     is_visible = visible_ref[0].astype(jnp.int32) != 0
-    for head in _heads(query_ref.shape[2], head_dim):
+    for lane in range(0, query_ref.shape[2], head_dim):
+        head = slice(lane, lane + head_dim)
         query, key, value, gradient = (ref[0, :, head] for ref in refs[:4])
         weights = _weights(query, key, is_visible)
         value_sum_ref[:, head] += _product(weights.astype(value.dtype), gradient, 0, 0)

@@ -7,14 +7,14 @@ loss in `tasks.translation`; `HardGumbelAttention` a biased one of less variance
 """
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import export
 
-from transformer.config import ModelConfig
-from transformer.model.attention_functions import WeightsDropout, attention_logits, mask_logits
+from transformer.model.attention_functions import WeightsDropout, attend, attention_logits
 from transformer.model.primitives import Array, hash_of_index
 
 
@@ -29,7 +29,7 @@ class AttentionModule(nn.Module):
         del mask
         return attention_logits(query * query.shape[-1] ** -0.5, key)
 
-    def weights(self, logits: jax.Array, *, deterministic: bool) -> jax.Array:
+    def softmax(self, logits: jax.Array, *, deterministic: bool) -> jax.Array:
         """Returns the weights of the values [B, N, T, S] of logits [B, N, T, S], masked."""
         del deterministic
         return jax.nn.softmax(logits)
@@ -44,10 +44,9 @@ class AttentionModule(nn.Module):
         mask: Array | None = None,
         dropout: WeightsDropout | None = None,
     ) -> jax.Array:
-        logits = mask_logits(self.logits(query, key, mask), mask)
-        weights = self.weights(logits, deterministic=dropout is None).astype(value.dtype)
-        weights = weights if dropout is None else dropout(weights)
-        return jnp.einsum("BNTS,BNSH->BNTH", weights, value.swapaxes(1, 2)).swapaxes(1, 2)
+        softmax = partial(self.softmax, deterministic=dropout is None)
+        logits = self.logits(query, key, mask)
+        return attend(logits, value.swapaxes(1, 2), mask, dropout, softmax)
 
 
 class GeneralAttention(AttentionModule):
@@ -74,7 +73,13 @@ class AdditiveAttention(AttentionModule):
     def logits(self, query: jax.Array, key: jax.Array, mask: Array | None) -> jax.Array:
         init = nn.initializers.normal(query.shape[-1] ** -0.5)
         vector = self.param("vector", init, query.shape[2:])
-        return _additive_logits(query.swapaxes(1, 2), key.swapaxes(1, 2), vector)
+
+        @jax.checkpoint  # or the backward pass would keep the hidden layer, [B, N, T, S, H]
+        def logits(query: jax.Array, key: jax.Array, vector: jax.Array) -> jax.Array:
+            hidden = jnp.tanh(query[:, :, :, None] + key[:, :, None]).astype(jnp.float32)
+            return (hidden * vector[:, None, None]).sum(-1)
+
+        return logits(query.swapaxes(1, 2), key.swapaxes(1, 2), vector)
 
 
 class ContentAttention(AttentionModule):
@@ -102,34 +107,28 @@ class LocationAttention(AttentionModule):
 
     Column p of W is for the key at position p of its sentence, whatever it holds: of the keys that
     a query may see, the first has position 0. For the mask x . x x the positions are 0 0 1 2.
-    Raises ValueError for more keys than P = `config.max_positions`.
+    Raises ValueError for more keys than P = `num_positions`, `config.max_positions`.
     """
 
-    config: ModelConfig
+    num_positions: int
 
     def logits(self, query: jax.Array, key: jax.Array, mask: Array | None) -> jax.Array:
-        num_keys, num_positions = key.shape[1], self.config.max_positions
-        if export.is_symbolic_dim(num_keys) or num_keys > num_positions:
+        num_keys = key.shape[1]
+        if export.is_symbolic_dim(num_keys) or num_keys > self.num_positions:
             raise ValueError(
-                f"model.attention=location has weights for {num_positions} positions "
+                f"model.attention=location has weights for {self.num_positions} positions "
                 f"(model.max_positions), not for {num_keys}: give it shorter texts, or train it "
                 "with more."
             )
         init = nn.initializers.normal(query.shape[-1] ** -0.5)
-        matrix = self.param("matrix", init, (*query.shape[2:], num_positions)).astype(query.dtype)
+        matrix = self.param("matrix", init, (*query.shape[2:], self.num_positions))
+        matrix = matrix.astype(query.dtype)
         logits = jnp.einsum("BTNH,NHP->BNTP", query, matrix, preferred_element_type=jnp.float32)
         if mask is None:
             return logits[..., :num_keys]
         positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
         positions = jnp.broadcast_to(positions, (*logits.shape[:3], num_keys))
         return jnp.take_along_axis(logits, positions, axis=-1)
-
-
-@jax.checkpoint  # or the backward pass would keep the hidden layer, [B, N, T, S, H]
-def _additive_logits(query: jax.Array, key: jax.Array, vector: jax.Array) -> jax.Array:
-    """Returns vᵀtanh(Q + K) in float32, [B, N, T, S]."""
-    hidden = jnp.tanh(query[:, :, :, None] + key[:, :, None]).astype(jnp.float32)
-    return (hidden * vector[:, None, None]).sum(-1)
 
 
 class HardAttention(AttentionModule):
@@ -141,7 +140,7 @@ class HardAttention(AttentionModule):
     The collection "samples" receives log p(s) [B, N, T] as "log_probs", 0 where nothing is drawn.
     """
 
-    def weights(self, logits: jax.Array, *, deterministic: bool) -> jax.Array:
+    def softmax(self, logits: jax.Array, *, deterministic: bool) -> jax.Array:
         log_probs = jax.nn.log_softmax(logits)
         if deterministic:
             return _one_hot_of_largest(log_probs)

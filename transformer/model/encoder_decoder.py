@@ -3,7 +3,6 @@
 An `Ensemble` is several of them as one.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.data.rows.batch import Batch
-from transformer.model.attention import KVCache, causal_mask, segment_mask
+from transformer.model.attention import KVCache, Place, causal_mask, segment_mask
 from transformer.model.embedding import Embedding, add_positions, make_position_encoding
 from transformer.model.layers import StackModel
 from transformer.model.primitives import Array, Dropout, as_batch, make_embedding_norm
@@ -40,17 +39,17 @@ class Transformer(StackModel):
 
     def setup(self) -> None:
         c, sharing = self.config, self.config.embedding_sharing
-        with_logits = partial(Embedding, c, self.target_vocab_size, has_logits=True)
+        table = Embedding(c, self.target_vocab_size, has_logits=True)
         if sharing == "all":
-            self.shared_embedding = self.source_embedding = with_logits()
-            self.target_embedding = self.softmax = self.shared_embedding
+            self.shared_embedding = self.source_embedding = table
+            self.target_embedding = self.softmax = table
         else:
             self.source_embedding = Embedding(c, self.source_vocab_size)
         if sharing == "target":
-            self.target_embedding = self.softmax = with_logits()
+            self.target_embedding = self.softmax = table
         if sharing == "none":
             self.target_embedding = Embedding(c, self.target_vocab_size)
-            self.softmax = with_logits()
+            self.softmax = table
         # What is learnt of positions, the source and the target learn apart.
         self.source_positions = make_position_encoding(c)
         self.target_positions = make_position_encoding(c)
@@ -76,7 +75,7 @@ class Transformer(StackModel):
             batch.inputs, batch.input_positions, batch.input_segments, deterministic=deterministic
         )
         places = batch.target_positions
-        x = self._embed("target", decoder_inputs, places, deterministic=deterministic)
+        x = self._embed_targets(decoder_inputs, places, deterministic=deterministic)
         mask = segment_mask(batch.target_segments, batch.target_segments)
         x = self.decoder(
             x,
@@ -95,7 +94,8 @@ class Transformer(StackModel):
 
         inputs [B, S] ids, positions [B, S] or [S], segments [B, S] as in a `Batch`.
         """
-        x = self._embed("source", inputs, positions, deterministic=deterministic)
+        x, vectors = self.source_embedding(inputs), self.source_positions(positions)
+        x = add_positions(x, vectors, self.source_norm, self.dropout, deterministic=deterministic)
         mask = segment_mask(segments, segments)
         return self.encoder(x, mask=mask, positions=positions, deterministic=deterministic)
 
@@ -128,19 +128,17 @@ class Transformer(StackModel):
         tokens [B, W], which stand at `positions` [B] of their sentences and are written into
         `column` of the cache; ancestors [B, W, L]: see `attention.ancestor_mask`.
         """
-        x = self._embed("target", tokens, positions[:, None], deterministic=True)
+        x = self._embed_targets(tokens, positions[:, None], deterministic=True)
         source = dict(encoded=encoded.keys_values, encoded_mask=encoded.mask)
-        x, cache = self.decoder.step(
-            x, cache, column, ancestors=ancestors, positions=positions, **source
-        )
+        x, cache = self.decoder.step(x, cache, Place(column, positions, ancestors), **source)
         return self.softmax.logits(x), cache
 
-    def _embed(self, side: str, ids: Array, positions: Array, *, deterministic: bool) -> jax.Array:
-        """Returns the input of a Stack, [..., D]; side: "source" or "target"."""
-        names = ("embedding", "positions", "norm")
-        table, encode, norm = (getattr(self, f"{side}_{name}") for name in names)
-        vectors = encode(positions)
-        return add_positions(table(ids), vectors, norm, self.dropout, deterministic=deterministic)
+    def _embed_targets(self, ids: Array, positions: Array, *, deterministic: bool) -> jax.Array:
+        """Returns the input of the decoder, [..., D]."""
+        x, vectors = self.target_embedding(ids), self.target_positions(positions)
+        return add_positions(
+            x, vectors, self.target_norm, self.dropout, deterministic=deterministic
+        )
 
 
 def shift_right(targets: Array, positions: Array, bos: int) -> jax.Array:

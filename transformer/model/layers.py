@@ -14,14 +14,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.model.attention import (
-    KVCache,
-    MultiHeadAttention,
-    ancestor_mask,
-    to_cache_layout,
-)
+from transformer.model.attention import KVCache, MultiHeadAttention, Place, to_cache_layout
 from transformer.model.primitives import Array, Dropout, kernel_init, make_layer_norm
-from transformer.model.relative_positions import acts_in_attention
 from transformer.registry import BLOCKS, SELF_ATTENTION_ONLY, SOURCE_ATTENTION_ONLY
 from transformer.special_tokens import OWN_IDS, SpecialIds
 
@@ -119,15 +113,14 @@ class Block(nn.Module):
     ) -> jax.Array:
         """Returns [B, T, D] of x [B, T, D]; encoded [B, S, D] is the source.
 
-        positions: [B, T] or [T], if they act in self-attention.
+        positions: [B, T] or [T], which may act in self-attention.
         """
-        attention, options = self.self_attention, dict(deterministic=deterministic)
-        attend = partial(attention, mask=mask, positions=positions, **options)
-        x = self.self_residual(x, lambda y: attend(y, attention.project_keys_values(y)), **options)
+        options = dict(deterministic=deterministic)
+        attend = partial(self.self_attention, mask=mask, positions=positions, **options)
+        x = self.self_residual(x, lambda y: attend(y, y), **options)
         if self.cross_attention:
-            keys_values = self.encoder_attention.project_keys_values(encoded)
-            attend = partial(self.encoder_attention, keys_values=keys_values, mask=encoded_mask)
-            x = self.encoder_residual(x, partial(attend, **options), **options)
+            attend = partial(self.encoder_attention, source=encoded, mask=encoded_mask, **options)
+            x = self.encoder_residual(x, attend, **options)
         x = self.feed_forward_residual(x, self.feed_forward, **options)
         return nn.with_logical_constraint(x, ("batch", "length", "embed"))
 
@@ -135,22 +128,19 @@ class Block(nn.Module):
         self,
         x: jax.Array,
         cache: KVCache,
-        column: jax.Array | int,
+        place: Place,
         *,
-        mask: jax.Array,
         encoded: KVCache | None = None,
         encoded_mask: Array | None = None,
-        positions: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache]:
         """Returns one new position of every beam, [B, W, D], and the cache that includes it.
 
-        x [B, W, D]; column: where in the cache it is written; encoded: the source as this block's
-        keys and values; positions [B]: of x, if they act in self-attention.
+        x [B, W, D]; encoded: the source as this block's keys and values.
         """
 
         def attend(y: jax.Array) -> jax.Array:
             nonlocal cache
-            y, cache = self.self_attention.step(y, cache, column, mask=mask, positions=positions)
+            y, cache = self.self_attention.step(y, cache, place)
             return y
 
         x = self.self_residual(x, attend, deterministic=True)
@@ -198,9 +188,8 @@ class Stack(nn.Module):
         matter only if they act in attention; None: a row is one sentence.
         """
         inputs: dict[str, Any] = dict(mask=mask, encoded=encoded, encoded_mask=encoded_mask)
+        inputs["positions"] = jnp.arange(x.shape[1]) if positions is None else positions
         inputs["deterministic"] = deterministic
-        if acts_in_attention(self.config):
-            inputs["positions"] = jnp.arange(x.shape[1]) if positions is None else positions
         is_written_to = self.is_initializing() or self.is_mutable_collection("intermediates")
         if is_written_to or not (self.remat or self.scan_layers):
             for block in self.layer:
@@ -249,28 +238,21 @@ class Stack(nn.Module):
         self,
         x: jax.Array,
         cache: list[KVCache],
-        column: jax.Array | int,
+        place: Place,
         *,
-        ancestors: jax.Array,
         encoded: list[KVCache] | None = None,
         encoded_mask: Array | None = None,
-        positions: jax.Array | None = None,
     ) -> tuple[jax.Array, list[KVCache]]:
         """Returns one new position of every beam, [B, W, D], and the cache that includes it.
 
-        x [B, W, D]; column: where in the cache it is written; ancestors [B, W, L]: see
-        `ancestor_mask`; encoded: the source as `project_keys_values` returns it; positions [B]: of
-        x in its sentences, which matter only if they act in attention; None: `column`.
+        x [B, W, D]; encoded: the source as `project_keys_values` returns it.
         """
-        inputs: dict[str, Any] = dict(mask=ancestor_mask(ancestors), encoded_mask=encoded_mask)
-        if acts_in_attention(self.config):
-            inputs["positions"] = jnp.full(len(x), column) if positions is None else positions
         unbound = self.layer[0].clone(parent=None)  # a pure function of weights that it is given
+        apply = partial(unbound.apply, encoded_mask=encoded_mask, method="step")
 
         @jax.jit  # traced once for all blocks
         def step(params: Any, x: jax.Array, cache: KVCache, encoded: Any) -> Any:
-            arrays = {"params": params}, x, cache, column
-            return unbound.apply(*arrays, encoded=encoded, **inputs, method="step")
+            return apply({"params": params}, x, cache, place, encoded=encoded)
 
         cache = [*cache]
         for i, block in enumerate(self.layer):

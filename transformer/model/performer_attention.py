@@ -62,19 +62,20 @@ def _masked_sums(query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.A
     length = query.shape[2]
     if key.shape[2] != length or export.is_symbolic_dim(length) or length <= CHUNK:
         return (query @ key.swapaxes(2, 3) * mask) @ value
-    past = _sums_of_past(query, key, value, mask, from_end=False)
-    rows = jnp.arange(length - 1)
-    return past + jax.lax.cond(
-        mask[:, :, rows, rows + 1].any(),
-        lambda: _sums_of_past(query, key, value, mask, from_end=True),
-        lambda: jnp.zeros_like(past),
-    )
+    past, rows = _sums_of_past(query, key, value, mask, sees_itself=True), jnp.arange(length - 1)
+
+    def sums_of_future() -> jax.Array:
+        flipped = *(x[:, :, ::-1] for x in (query, key, value)), mask[:, :, ::-1, ::-1]
+        return _sums_of_past(*flipped, sees_itself=False)[:, :, ::-1]
+
+    sees_next = mask[:, :, rows, rows + 1].any()
+    return past + jax.lax.cond(sees_next, sums_of_future, lambda: jnp.zeros_like(past))
 
 
 def _sums_of_past(
-    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array, *, from_end: bool
+    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array, *, sees_itself: bool
 ) -> jax.Array:
-    """Returns `_masked_sums` over the keys up to each query's own, or, `from_end`, over later ones.
+    """Returns `_masked_sums` over the keys before each query's own, with that if `sees_itself`.
 
     The queries of a chunk are multiplied with its own keys, and with the sums over earlier keys of
     the sentence that continues into it: with chunks of 3 and the sentences a a b b b b b c c, the
@@ -82,14 +83,11 @@ def _sums_of_past(
     the last key of the chunk before, and the sums hold what the last query of a chunk sees.
     """
     length = query.shape[2]
-    rows = jnp.arange(length + -length % CHUNK)
-    if from_end:
-        rows = jnp.where(rows < length, length - 1 - rows, length)
-    rows = rows.reshape(-1, CHUNK)  # [C, c]
-    before = jnp.roll(rows[:, -1:], 1, axis=0).at[0].set(length)  # `length` stands for none
+    rows = jnp.arange(length + -length % CHUNK).reshape(-1, CHUNK)  # [C, c]
+    before = jnp.where(rows[:, :1], rows[:, :1] - 1, length)  # `length` stands for none
     fill = dict(mode="fill", fill_value=0)
     seen = mask.at[:, :, rows[:, :, None], rows[:, None]].get(**fill)  # [B, N=1, C, c, c]
-    is_past = jnp.tril(jnp.ones((CHUNK, CHUNK), bool), -1 if from_end else 0)
+    is_past = jnp.tril(jnp.ones((CHUNK, CHUNK), bool), 0 if sees_itself else -1)
     goes_on = mask.at[:, :, rows, before].get(**fill)  # [B, N=1, C, c]
     arrays = *(x.at[:, :, rows].get(**fill) for x in (query, key, value)), seen & is_past
     chunks = [jnp.moveaxis(x, 2, 0) for x in (*arrays, seen[..., -1, :], goes_on)]
@@ -103,8 +101,7 @@ def _sums_of_past(
 
     zeros = jnp.zeros((*key.shape[:2], key.shape[3], value.shape[3]))
     attended = jnp.moveaxis(jax.lax.scan(add_chunk, zeros, chunks)[1], 0, 2)
-    attended = attended.reshape(*query.shape[:2], -1, value.shape[3])[:, :, :length]
-    return attended[:, :, ::-1] if from_end else attended
+    return attended.reshape(*query.shape[:2], -1, value.shape[3])[:, :, :length]
 
 
 def _log_features(x: jax.Array, num_features: int) -> jax.Array:

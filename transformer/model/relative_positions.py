@@ -63,20 +63,13 @@ def acts_in_attention(config: ModelConfig) -> bool:
     return issubclass(POSITION_ENCODINGS[config.positions], NoPositions)
 
 
-def make_relative_positions(config: ModelConfig) -> NoPositions:
-    """Returns the scheme of one attention, idle if `config.positions` act elsewhere."""
-    scheme = POSITION_ENCODINGS[config.positions] if acts_in_attention(config) else NoPositions
-    return scheme(config)
-
-
-def steps_since(column: Array | int, num_columns: int, num_beams: int) -> jax.Array:
-    """Returns how many steps ago each key of a cache was written, [S], at a step into `column`.
+def steps_since(column: Array | int, num_columns: int) -> jax.Array:
+    """Returns how many steps ago each column of a cache was written, at a step into `column`.
 
     The columns are a ring (see `search.decoding`), so these are the distances in any sentence,
-    wherever it began. With 4 columns of one beam, at a step into column 1: 1 0 3 2.
+    wherever it began. With 4 columns, at a step into column 1: 1 0 3 2.
     """
-    columns = jnp.arange(num_columns * num_beams) // num_beams
-    return jnp.mod(column - columns, num_columns)
+    return jnp.mod(column - jnp.arange(num_columns), num_columns)
 
 
 class RotaryPositions(NoPositions):

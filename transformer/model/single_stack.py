@@ -11,7 +11,7 @@ from transformer.data.rows.batch import Batch
 from transformer.data.rows.images import ImageBatch
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.rows.masked_batches import MaskedBatch
-from transformer.model.attention import KVCache, causal_mask, segment_mask
+from transformer.model.attention import KVCache, Place, causal_mask, segment_mask
 from transformer.model.embedding import TokenEmbedding, add_positions, make_position_encoding
 from transformer.model.layers import ACTIVATIONS, StackModel
 from transformer.model.primitives import (
@@ -66,7 +66,7 @@ class CausalLM(StackModel):
         Control tokens but EOS, which stand for no text, have the logit -inf.
         """
         x = self.tokens(tokens, positions[:, None], deterministic=True)
-        x, cache = self.decoder.step(x, cache, column, ancestors=ancestors, positions=positions)
+        x, cache = self.decoder.step(x, cache, Place(column, positions, ancestors))
         no_text = jnp.array(self.special.silent, jnp.int32)
         return self.tokens.logits(x).at[..., no_text].set(-jnp.inf), cache
 

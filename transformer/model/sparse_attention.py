@@ -14,7 +14,7 @@ from jax import export
 
 from transformer.model.attention_functions import (
     WeightsDropout,
-    masked_softmax,
+    mask_logits,
     scaled_dot_product_attention,
 )
 from transformer.model.primitives import Array
@@ -27,8 +27,8 @@ def is_in_window(query_positions: Array, key_positions: Array, block: int) -> Ar
 
 def is_strided(query_positions: Array, key_positions: Array, block: int) -> Array:
     """Returns whether a key is in the window, or at a distance that is a multiple of l."""
-    distances = query_positions - key_positions
-    return (abs(distances) <= block) | (distances % block == 0)
+    is_near = is_in_window(query_positions, key_positions, block)
+    return is_near | ((query_positions - key_positions) % block == 0)
 
 
 def is_fixed(query_positions: Array, key_positions: Array, block: int) -> Array:
@@ -69,22 +69,23 @@ def sparse_attention(
             f"model.attention={pattern} is of a sequence to itself: {length} queries and "
             f"{key.shape[1]} keys have no positions in common."
         )
+    mask = jnp.ones((1, 1, 1, 1), bool) if mask is None else mask
+    mask = jnp.broadcast_to(mask, (*mask.shape[:2], length, length))
     positions = jnp.arange(length)[None]
     if pattern == "fixed":
-        positions = _positions_in_blocks(mask, length, block)
+        positions = _positions_in_blocks(mask, block)
     is_seen = partial(PATTERNS[pattern], block=block)
     # Up to three blocks there are no more products than in blocks; and the length of a program that
     # is exported for every length cannot be compared.
     if export.is_symbolic_dim(length) or length <= 3 * block:
-        seen = is_seen(positions[:, :, None], positions[:, None])[:, None]
-        mask = seen if mask is None else seen & mask
+        mask = mask & is_seen(positions[:, :, None], positions[:, None])[:, None]
         return scaled_dot_product_attention(query, key, value, mask=mask, dropout=dropout)
     blocks = [_blocks(x, block) for x in (query * query.shape[-1] ** -0.5, key, value)]
     queries = jnp.arange(length + -length % block).reshape(-1, block, 1)  # [C, l, 1]
 
     def mask_of_far(keys: jax.Array) -> Array:
         is_far = abs(queries // block - keys // block) > 1
-        return is_far & _look_up(mask, queries, keys, length)
+        return is_far & _look_up(mask, queries, keys)
 
     # Of each part: the axes of its keys and values, these two, and which of them are seen, [B, N,
     # C, l, S].
@@ -115,8 +116,8 @@ def _attend_to_parts(
         for axes, (key, _), _ in parts
     ]
     seen = [jnp.broadcast_to(part[2], x.shape) for part, x in zip(parts, logits, strict=True)]
-    weights = masked_softmax(jnp.concatenate(logits, -1), jnp.concatenate(seen, -1))
-    weights = weights.astype(query.dtype)
+    masked = mask_logits(jnp.concatenate(logits, -1), jnp.concatenate(seen, -1))
+    weights = jax.nn.softmax(masked).astype(query.dtype)
     weights = weights if dropout is None else dropout(weights)
     *ends, _ = accumulate(x.shape[-1] for x in logits)
     first, *others = (
@@ -126,7 +127,7 @@ def _attend_to_parts(
     return sum(others, first)
 
 
-def _positions_in_blocks(mask: Array | None, length: int, block: int) -> jax.Array:
+def _positions_in_blocks(mask: jax.Array, block: int) -> jax.Array:
     """Returns positions [B, T] for `is_fixed`, whose blocks begin anew with each sentence.
 
     B is 1 where the mask is the same for all rows. A sentence begins where a query does not see the
@@ -138,8 +139,8 @@ def _positions_in_blocks(mask: Array | None, length: int, block: int) -> jax.Arr
         place           0  1  0  0  1  0
         position        0  1  4  6  7 10
     """
-    rows = jnp.arange(length)
-    begins = ~jnp.any(_look_up(mask, rows, rows - 1, length), axis=1)
+    rows = jnp.arange(mask.shape[3])
+    begins = ~jnp.any(_look_up(mask, rows, rows - 1), axis=1)
     place = (rows - jax.lax.cummax(jnp.where(begins, rows, 0), axis=1)) % block
     return (rows - place) * block + place
 
@@ -164,11 +165,11 @@ def _with_neighbours(blocks: jax.Array) -> jax.Array:
 
 
 def _mask_of_near(
-    mask: Array | None, positions: jax.Array, block: int, is_seen: Callable[[Array, Array], Array]
+    mask: jax.Array, positions: jax.Array, block: int, is_seen: Callable[[Array, Array], Array]
 ) -> Array:
     """Returns which neighbours are seen, broadcastable to [B, N, C, l, 3·l].
 
-    mask: broadcastable to [B, N, T, T]; positions [B, T]: see `is_seen`. Query i and key j of block
+    mask [B, N, T, T]; positions [B, T]: see `is_seen`. Query i and key j of block
     c stand at c·l + i and (c-1)·l + j of the row; a query beyond its end stands for the last. For
     the window, T = 5, l = 2 and no mask, x is seen and . is not:
 
@@ -184,18 +185,16 @@ def _mask_of_near(
     query_positions, key_positions = (
         positions[:, None, jnp.clip(x, 0, length - 1)] for x in (queries, keys)
     )
-    return is_seen(query_positions, key_positions) & _look_up(mask, queries, keys, length)
+    return is_seen(query_positions, key_positions) & _look_up(mask, queries, keys)
 
 
-def _look_up(mask: Array | None, queries: jax.Array, keys: jax.Array, length: int) -> jax.Array:
+def _look_up(mask: jax.Array, queries: jax.Array, keys: jax.Array) -> jax.Array:
     """Returns the mask at these rows and columns, [B, N, …]: False for keys outside the row.
 
     A query behind the row's end has the last one's. The indices broadcast to […], or to [B, N, …].
-    An axis of the mask of size 1 has index 0 alone.
     """
-    mask = jnp.ones((1, 1, 1, 1), bool) if mask is None else jnp.asarray(mask)
     heads = jnp.arange(mask.shape[1]).reshape(-1, *[1] * queries.ndim)
     rows = jnp.arange(mask.shape[0]).reshape(-1, *[1] * heads.ndim)
-    ends = zip((queries, keys), mask.shape[2:], strict=True)
-    seen = mask[rows, heads, *(jnp.clip(x, 0, size - 1) for x, size in ends)]
-    return seen & (keys >= 0) & (keys < length)
+    last = mask.shape[3] - 1
+    seen = mask[rows, heads, jnp.clip(queries, 0, last), jnp.clip(keys, 0, last)]
+    return seen & (keys >= 0) & (keys <= last)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from transformer.model.attention import KeysValues, KVCache, MultiHeadAttention
+from transformer.model.attention import KVCache, MultiHeadAttention, Place
 from transformer.model.layers import Block
 from transformer.model.relative_positions import steps_since
 
@@ -36,18 +36,19 @@ class SegmentAttention(MultiHeadAttention):
     """Causal self-attention by segments; in evaluation M is `config.evaluation_memory`."""
 
     def __call__(
-        self, x: jax.Array, keys_values: KeysValues, *, deterministic: bool, **_: Any
+        self, x: jax.Array, source: jax.Array, *, deterministic: bool, **_: Any
     ) -> jax.Array:
-        """Returns [B, L, D] of x [B, L, D] and its keys and values; the mask is this module's."""
+        """Returns [B, L, D] of x [B, L, D], which is also the source; the mask is this module's."""
         length, memory = self.config.segment_length, self.config.memory(deterministic=deterministic)
         memory = min(memory, x.shape[1])
-        recalled = self.project_keys_values(jax.lax.stop_gradient(x))
+        keys_values = self.project_keys_values(source)
+        recalled = self.project_keys_values(jax.lax.stop_gradient(source))
         key, value = (
             jnp.concatenate([before(old, length, memory), split(new, length)], axis=1)
             for old, new in zip(recalled, keys_values, strict=True)
         )
         mask = segment_memory_mask(-(-x.shape[1] // length), length, memory)
-        y = super().__call__(
+        y = self.attend_to(
             split(x, length),
             (key, value),
             mask=jnp.tile(mask, (len(x), 1, 1, 1)),
@@ -56,30 +57,20 @@ class SegmentAttention(MultiHeadAttention):
         )
         return y.reshape(len(x), -1, y.shape[-1])[:, : x.shape[1]]
 
-    def step(
-        self,
-        x: jax.Array,
-        cache: KVCache,
-        column: jax.Array | int,
-        *,
-        mask: jax.Array,
-        positions: jax.Array | None = None,
-    ) -> tuple[jax.Array, KVCache]:
+    def step(self, x: jax.Array, cache: KVCache, place: Place) -> tuple[jax.Array, KVCache]:
         """Attends from one new position of every beam, x [B, W, D], as `MultiHeadAttention.step`.
 
         The cache may have fewer columns than the search, in which later positions replace those
         that no query sees any more: with T = 2 and M = 3 it has 5, and position 7, in column 2, is
         written over position 2. It sees the last 4 before it, in the columns 3 4 0 1.
         """
-        assert positions is not None  # config.rules sees to positions that act in attention
-        num_beams, limit = x.shape[1], self.config.memory(deterministic=True)
-        num_columns = cache.value.shape[2] // num_beams
-        distances = steps_since(column, num_columns, 1)
-        is_seen = distances <= positions[:, None] % self.config.segment_length + limit
-        mask = mask.reshape(*mask.shape[:3], -1, num_beams)  # of all columns of the search
-        mask = mask[:, :, :, (column - distances) % mask.shape[3]] & is_seen[:, None, None, :, None]
-        mask = mask.reshape(*mask.shape[:3], -1)
-        return super().step(x, cache, column % num_columns, mask=mask, positions=positions)
+        column, positions, ancestors = place
+        num_columns = cache.value.shape[2] // x.shape[1]
+        distances = steps_since(column, num_columns)
+        ancestors = ancestors[:, :, (column - distances) % ancestors.shape[2]]
+        limits = positions % self.config.segment_length + self.config.memory(deterministic=True)
+        ancestors = jnp.where(distances <= limits[:, None, None], ancestors, -1)
+        return super().step(x, cache, Place(column % num_columns, positions, ancestors))
 
 
 def split(x: jax.Array, length: int) -> jax.Array:

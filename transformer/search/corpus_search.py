@@ -35,12 +35,9 @@ def pair_with_prefixes(
     Raises ValueError when one of the two ends before the other.
     """
     missing = "" if prefixes is None else None
-    pairs = zip_longest(sentences, prefixes or (), fillvalue=missing)
-    for number, (sentence, prefix) in enumerate(pairs):
+    for sentence, prefix in zip_longest(sentences, prefixes or (), fillvalue=missing):
         if sentence is None or prefix is None:
-            raise ValueError(
-                f"Every sentence needs a prefix (it may be empty); there are only {number} pairs."
-            )
+            raise ValueError("Every sentence needs a prefix, which may be empty, and vice versa.")
         yield sentence, prefix
 
 

@@ -1,9 +1,10 @@
 """Search over a step function: what every search method shares. It knows no model and no text.
 
-    step_fn(tokens [B, W], cache, positions [B], column, ancestors [B, W, L])
+    step_fn(tokens [B, W], cache, positions [B], column, ancestors [B, W, L], encoded)
         -> (logits [B, W, V], cache)
 
-returns the scores of the token after `tokens`, which stand at `positions` of their sentences. The
+returns the scores of the token after `tokens`, which stand at `positions` of their sentences;
+`encoded` is what the model needs of the sources, a pytree whose arrays have leading axis B. The
 cache is the model's: its arrays have leading axis B, and a step writes one of its L columns in all
 sentences. The columns are a ring: a sentence may begin in any of them, and after the last comes the
 first. Every array of a state that has an axis of length L is ordered by column.
@@ -26,7 +27,7 @@ may use, only EOS is allowed, so every hypothesis ends.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +36,7 @@ import numpy as np
 Array = jax.Array | np.ndarray
 Cache = Any  # a pytree of arrays that belongs to the model
 State = Any  # of a search method: a NamedTuple of arrays with leading axis B, as `tokens` [B, W]
-StepFn = Callable[[jax.Array, Cache, jax.Array, jax.Array, jax.Array], tuple[jax.Array, Cache]]
+StepFn = Callable[..., tuple[jax.Array, Cache]]
 
 FREE = -1  # in `Limits.forced`: the search chooses the token
 
@@ -55,45 +56,24 @@ class Hypotheses(NamedTuple):
     scores: jax.Array  # [B, W], log_probs / length penalty
 
 
-class SearchMethod(Protocol):
-    """A way of searching, with `width` W hypotheses: `BeamSearch` or `Sampling`.
-
-    start: the state before the first step, with L = `length` columns; rngs [B, 2]: a PRNG key for
-    each sentence. is_finished: which sentences [B] have results that no further step changes.
-    ancestors: the table [B, W, L] at a step into `column`. extend: the state with every live
-    hypothesis extended by one token, of scores [B, W, V]. results: the hypotheses found so far,
-    their ids ordered by column.
-    """
-
-    @property
-    def width(self) -> int: ...
-    def start(self, rngs: Array, length: int) -> State: ...
-    def is_finished(self, limits: Limits, state: State) -> jax.Array: ...
-    def ancestors(self, state: State, positions: jax.Array, column: jax.Array) -> jax.Array: ...
-    def extend(
-        self, limits: Limits, state: State, logits: jax.Array, positions: jax.Array, column: Any
-    ) -> State: ...
-    def results(self, state: State) -> Hypotheses: ...
-
-
 @dataclass(frozen=True)
 class HypothesisRules:
     """What a hypothesis may be, and how hypotheses of different lengths compare.
 
-    length_penalty, alpha: as in `make_length_penalty`. num_unscored: tokens at the beginning of
-    every hypothesis that are given: they count in its length, and not in its log-probability.
+    penalty_kind, alpha: as in `length_penalty`. num_unscored: tokens at the beginning of every
+    hypothesis that are given: they count in its length, and not in its log-probability.
     """
 
     bos: int
     eos: int
-    length_penalty: str
+    penalty_kind: str
     alpha: float
     min_length: int = 0  # tokens, EOS included, before which no hypothesis may end
     num_unscored: int = 0
 
     def penalty(self, length: Array | float) -> Array | float:
         """Returns the divisor of the log-probability of a hypothesis of `length` tokens."""
-        return make_length_penalty(self.length_penalty, self.alpha)(length)
+        return length_penalty(length, self.penalty_kind, self.alpha)
 
     def forced_tokens(self, positions: jax.Array, limits: Limits) -> jax.Array:
         """Returns the token [B] that must stand at `positions` [B], or FREE."""
@@ -109,14 +89,12 @@ class HypothesisRules:
         return jnp.where(is_early & (jnp.arange(logits.shape[-1]) == self.eos), -jnp.inf, logits)
 
 
-def make_length_penalty(kind: str, alpha: float) -> Callable[[Array | float], Array | float]:
-    """Returns a function from a length n (tokens, EOS included) to its length penalty.
+def length_penalty(length: Array | float, kind: str, alpha: float) -> Array | float:
+    """Returns the penalty of a length n (tokens, EOS included).
 
     "gnmt" is ((5+n)/6)^α (Wu et al. 2016, equation 14; the paper's); "power" is n^α (fairseq,
-    OpenNMT). Raises ValueError for any other kind.
+    OpenNMT).
     """
-    if kind == "gnmt":
-        return lambda n: ((5.0 + n) / 6.0) ** alpha
     if kind == "power":
-        return lambda n: jnp.asarray(n, jnp.float32) ** alpha
-    raise ValueError(f"length_penalty must be gnmt or power, not {kind}.")
+        return jnp.asarray(length, jnp.float32) ** alpha
+    return ((5.0 + length) / 6.0) ** alpha

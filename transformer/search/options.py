@@ -1,12 +1,11 @@
 """The options of a search."""
 
-import difflib
 from dataclasses import dataclass, replace
 from typing import Any
 
 from transformer.config import MOST_EXTRA, MOST_HYPOTHESES, DecodingConfig
 from transformer.search.beam_search import BeamSearch
-from transformer.search.decoding import HypothesisRules, make_length_penalty
+from transformer.search.decoding import HypothesisRules
 from transformer.search.sampling import Sampling
 from transformer.special_tokens import OWN_IDS, SpecialIds
 
@@ -19,7 +18,7 @@ class SearchOptions:
     """The options of one search; every different set compiles programs of its own.
 
     beam_size 1 is greedy search; with `sample` the beam is not used. Lengths count tokens, EOS
-    included. The others are described at `BeamSearch`, `Sampling` and `make_length_penalty`.
+    included. The others are described at `BeamSearch`, `Sampling` and `decoding.length_penalty`.
     """
 
     beam_size: int
@@ -44,21 +43,19 @@ class SearchOptions:
         """
         names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
         chosen = {name: getattr(decoding, name) for name in names} | options
-        known = [*cls.__dataclass_fields__, "prefixes", "attention"]
-        for name in [name for name in options if name not in cls.__dataclass_fields__]:
-            nearest = difflib.get_close_matches(name, known, 1, 0.5)
-            hint = f"did you mean '{nearest[0]}'?" if nearest else f"it has {', '.join(known)}."
-            raise ValueError(f"translate has no option '{name}'; {hint}")
+        if unknown := options.keys() - cls.__dataclass_fields__:
+            known = ", ".join((*cls.__dataclass_fields__, "prefixes", "attention"))
+            raise ValueError(f"translate has no option '{min(unknown)}'; it has {known}.")
         search = cls(**chosen)
         search._check()
         return replace(search, nbest=search.mbr) if search.mbr else search
 
     def _check(self) -> None:
-        make_length_penalty(self.length_penalty, self.alpha)
         replace(self, sample=True).method()  # which checks the options of sampling
         beam = f"at most beam_size, {self.beam_size}"
         has_beam = self.beam_size > 1 and not self.sample
         for name, is_right, expected in (
+            ("length_penalty", self.length_penalty in ("gnmt", "power"), "gnmt or power"),
             ("beam_size", self.beam_size >= 1, "at least 1"),
             ("mbr", self.mbr >= 0, "at least 0"),
             ("mbr", self.sample or self.mbr <= self.beam_size, f"{beam}, or sample=True"),

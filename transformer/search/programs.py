@@ -14,10 +14,11 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from transformer.data.rows.bucketing import RETRY_BUCKET, batch_sizes, bucket_lengths
-from transformer.search.decoding import Array, Limits, SearchMethod, StepFn
+from transformer.search.decoding import Array, Limits, StepFn
 from transformer.search.options import SearchOptions
 from transformer.search.slots import (
     NONE,
+    SearchMethod,
     Sentences,
     Slots,
     advance,
@@ -33,9 +34,9 @@ Params = Any  # a pytree of arrays: the parameters of the model
 SearchModel = Any  # a Flax module with the methods `encode_for_search`, `init_cache`, `decode_step`
 
 
-def make_step_fn(model: SearchModel, params: Params, encoded: Any) -> StepFn:
-    """Returns the step of `decoding` by the model; encoded: what its steps need of the source."""
-    return lambda *inputs: model.apply({"params": params}, *inputs, encoded, method="decode_step")
+def make_step_fn(model: SearchModel, params: Params) -> StepFn:
+    """Returns the step of `decoding` by the model."""
+    return partial(model.apply, {"params": params}, method="decode_step")
 
 
 class SearchPrograms:
@@ -62,8 +63,7 @@ class SearchPrograms:
             return slots._replace(column=zeros[: replicas.size])
 
         def search(params: Params, slots: Slots, queue: Sentences, max_free: Array) -> Any:
-            make = partial(make_step_fn, model, params)
-            return advance_slots(method, make, slots, queue, max_free[0])
+            return advance_slots(method, make_step_fn(model, params), slots, queue, max_free[0])
 
         # As many slots as the queue has sentences, of `length` columns, made on the devices: the
         # caches of a search are too large to come from the host.
@@ -103,7 +103,7 @@ def continuation_programs(
         return slots._replace(state=slots.state._replace(tokens=jnp.asarray(starts)[:, None]))
 
     def run(params: Params, slots: Slots, num_steps: Array) -> tuple[Slots, jax.Array, jax.Array]:
-        slots = advance(method, partial(make_step_fn, model, params), slots, num_steps)
+        slots = advance(method, make_step_fn(model, params), slots, num_steps)
         return slots, slots.state.ids[:, 0], is_free(method, slots).all()
 
     return jax.jit(begin), jax.jit(run, donate_argnums=1)  # the cache is updated in place

@@ -135,9 +135,7 @@ def make_rngs(seed: int, inputs: np.ndarray) -> np.ndarray:
     # Odd multiples of Knuth's constant for hashing; PAD is 0 and adds nothing.
     weights = np.arange(1, 2 * inputs.shape[1], 2, dtype=np.uint32) * np.uint32(2654435761)
     hashes = (inputs.astype(np.uint32) * weights).sum(1, dtype=np.uint32)
-    return np.asarray(_fold_in(seed, hashes))
+    return np.asarray(_fold_in(jax.random.PRNGKey(seed), hashes))
 
 
-@jax.jit
-def _fold_in(seed: int | Array, numbers: Array) -> jax.Array:
-    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.PRNGKey(seed), numbers)
+_fold_in = jax.jit(jax.vmap(jax.random.fold_in, (None, 0)))

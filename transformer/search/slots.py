@@ -11,26 +11,19 @@ finished after 2, 3 and 1 tokens and the last never:
     slot 1   b  b  b  .  .  .    results: a, c, b, and d as incomplete
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from transformer.search.decoding import (
-    Array,
-    Cache,
-    Hypotheses,
-    Limits,
-    SearchMethod,
-    State,
-    StepFn,
-)
+from transformer.search.beam_search import BeamSearch
+from transformer.search.decoding import Array, Cache, Hypotheses, Limits, State, StepFn
+from transformer.search.sampling import Sampling
 
 NONE = -1  # the number of no sentence
 REFILL_SHARE = 16  # slots are refilled when one of so many is free
 
-MakeStepFn = Callable[[Any], StepFn]  # of what the slots' sentences are, encoded
+SearchMethod = BeamSearch | Sampling
 
 
 class Sentences(NamedTuple):
@@ -71,7 +64,12 @@ def start_slots(method: SearchMethod, sentences: Sentences, cache: Cache, length
 
 
 def search_to_end(
-    method: SearchMethod, step_fn: StepFn, limits: Limits, cache: Cache, rngs: Array | None = None
+    method: SearchMethod,
+    step_fn: StepFn,
+    limits: Limits,
+    cache: Cache,
+    encoded: Any = (),
+    rngs: Array | None = None,
 ) -> Hypotheses:
     """Searches all sentences from the first position to their end in one loop.
 
@@ -79,30 +77,24 @@ def search_to_end(
     """
     num_sentences, length = limits.forced.shape
     rngs = jnp.zeros((num_sentences, 2), jnp.uint32) if rngs is None else rngs
-    slots = start_slots(method, Sentences(None, limits, rngs, None), cache, length)
-    return method.results(advance(method, lambda encoded: step_fn, slots, length).state)
+    slots = start_slots(method, Sentences(None, limits, rngs, encoded), cache, length)
+    return method.results(advance(method, step_fn, slots, length).state)
 
 
-def advance(
-    method: SearchMethod, make_step_fn: MakeStepFn, slots: Slots, num_steps: int | Array
-) -> Slots:
+def advance(method: SearchMethod, step_fn: StepFn, slots: Slots, num_steps: int | Array) -> Slots:
     """Returns the slots after so many steps, or fewer where all are free before."""
 
     def must_continue(carry: tuple[jax.Array, Slots]) -> jax.Array:
         return (carry[0] < num_steps) & ~is_free(method, carry[1]).all()
 
     def step(carry: tuple[jax.Array, Slots]) -> tuple[jax.Array, Slots]:
-        return carry[0] + 1, _extend(method, make_step_fn, carry[1])
+        return carry[0] + 1, _extend(method, step_fn, carry[1])
 
     return jax.lax.while_loop(must_continue, step, (jnp.int32(0), slots))[1]
 
 
 def advance_slots(
-    method: SearchMethod,
-    make_step_fn: MakeStepFn,
-    slots: Slots,
-    queue: Sentences,
-    max_free: jax.Array,
+    method: SearchMethod, step_fn: StepFn, slots: Slots, queue: Sentences, max_free: jax.Array
 ) -> tuple[Slots, Results]:
     """Searches until the queue is empty and at least `max_free` slots are free."""
     num_slots, num_waiting = len(slots.positions), (queue.numbers != NONE).sum()
@@ -125,7 +117,7 @@ def advance_slots(
     def step(carry: Carry) -> Carry:
         # A loop that runs at most once: in contrast to a condition it copies nothing.
         slots, results, num_taken = jax.lax.while_loop(must_refill, refill, carry)
-        return _extend(method, make_step_fn, slots), results, num_taken
+        return _extend(method, step_fn, slots), results, num_taken
 
     size, hypotheses = num_slots + len(queue.numbers), jax.eval_shape(method.results, slots.state)
     zeros = jax.tree.map(lambda x: jnp.zeros((size, *x.shape[1:]), x.dtype), hypotheses)
@@ -140,13 +132,13 @@ def is_free(method: SearchMethod, slots: Slots) -> jax.Array:
     return is_finished | (slots.positions >= slots.state.ids.shape[2])
 
 
-def _extend(method: SearchMethod, make_step_fn: MakeStepFn, slots: Slots) -> Slots:
+def _extend(method: SearchMethod, step_fn: StepFn, slots: Slots) -> Slots:
     """Returns the slots after one step, in which those that are free keep their state."""
     state, positions, column = slots.state, slots.positions, slots.column[0]
     is_kept = is_free(method, slots)
     ancestors = method.ancestors(state, positions, column)
-    step_fn = make_step_fn(slots.sentences.encoded)
-    logits, cache = step_fn(state.tokens, slots.cache, positions, column, ancestors)
+    place = positions, column, ancestors
+    logits, cache = step_fn(state.tokens, slots.cache, *place, slots.sentences.encoded)
     extended = method.extend(slots.sentences.limits, state, logits, positions, column)
     return slots._replace(
         positions=positions + ~is_kept,

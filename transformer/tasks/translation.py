@@ -16,12 +16,10 @@ from transformer.console import quantity
 from transformer.data.corpora.cleaning import length_warnings
 from transformer.data.corpora.corpora import parse_corpora
 from transformer.data.corpora.pair_files import Pairs
-from transformer.data.corpora.training_text import TrainingText
+from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared.corpus import PreparedCorpus
 from transformer.data.prepared.prepare import (
     Share,
-    cache_folder,
-    text_facts,
     training_corpus,
 )
 from transformer.data.rows.batch import Batch
@@ -31,9 +29,8 @@ from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import load_tokenizers
 from transformer.data.tokenizers.sentencepiece import Tokenizer
-from transformer.evaluation.evaluate import evaluate_translator
 from transformer.evaluation.metrics import check_tokenisation, score_by, tokenisation_note
-from transformer.evaluation.translation import Evaluation
+from transformer.evaluation.translation import Evaluation, evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.model.attention import causal_mask, segment_mask
 from transformer.model.costs import StepCost, training_flops
@@ -102,14 +99,12 @@ class TranslationTask(Task):
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
         data, training = config.data, config.training
-        self.selection_metric = data.selection_metric
-        self.selection_key = f"validation_{self.selection_metric}"
-        self.higher_is_better = METRICS[self.selection_metric].higher_is_better
+        self.selection_key = f"validation_{data.selection_metric}"
+        self.higher_is_better = METRICS[data.selection_metric].higher_is_better
         check_tokenisation(data.bleu_tokenize)
         self.direction = f"{data.source_language}-{data.target_language}"
-        self.corpus, self.tokenizers, others = self._open_text()
-        self.validation_pairs = others[data.validation_split]
-        self.test_pairs = others[data.test_split]
+        self.corpus, self.tokenizers, splits = self._open_text()
+        self.validation_pairs, self.test_pairs = splits
         num_rows = num_rows_of_batch(training.batch_tokens, data.row_length)
         text = self.corpus.source, self.corpus.target
         dropout = None
@@ -133,23 +128,25 @@ class TranslationTask(Task):
         self.num_skipped_validation = skipped + too_long
         self.model = self._make_model()
 
-    def _open_text(self) -> tuple[PreparedCorpus, tuple[Tokenizer, Tokenizer], dict[str, Pairs]]:
-        """Returns (prepared corpus, made if need be; tokenizers; pairs of the other splits).
+    def _open_text(self) -> tuple[PreparedCorpus, tuple[Tokenizer, Tokenizer], list[Pairs]]:
+        """Returns (prepared corpus, made if need be; tokenizers; validation and test pairs).
 
         What is missing is reported before the corpus is prepared, which may take long.
         """
         data = self.config.data
         text = TrainingText(data)
         evaluation = text.evaluation
-        cache = cache_folder(data, self.workdir.path)
         known = load_tokenizers(self._source.path) if self._source else None
         share = Share(jax.process_index(), jax.process_count())
         # Else each waits for the others to prepare parts of a text of their own.
-        check_same(FACTS, lambda: repr(text_facts(text)).encode())
-        tokenizers, corpus = training_corpus(self.config, text, cache, known, share)
+        check_same(FACTS, lambda: repr(text.facts).encode())
+        tokenizers, corpus = training_corpus(self.config, text, self.workdir.path, known, share)
         assert corpus is not None  # as the share waits for the others
         self.overlap = corpus.overlap_with(evaluation)
-        return corpus, tokenizers, text.evaluation_pairs(corpus.held_out)
+        known_pairs, held_out = text.evaluation_pairs, corpus.held_out
+        splits = data.validation_split, data.test_split
+        pairs = [known_pairs.get(s) or load_evaluation_pairs(data, s, held_out) for s in splits]
+        return corpus, tokenizers, pairs
 
     def _pack(
         self, source: Any, target: Any, num_rows: int, **options: Any
@@ -203,8 +200,8 @@ class TranslationTask(Task):
             translations = split_over_hosts(
                 lambda share: [answer.text for answer in predictor.translate(share)], sources
             )
-        tokenize, metric = data.bleu_tokenize, self.selection_metric
-        score = score_by(metric, translations, references, self.direction, tokenize=tokenize)
+        sides, tokenize = (translations, references, self.direction), data.bleu_tokenize
+        score = score_by(data.selection_metric, *sides, tokenize=tokenize)
         metrics = {**self.evaluate_loss(params), self.selection_key: score.value}
         texts = zip(sources, references, translations, strict=True)
         return metrics, [f"    {a}\n    = {b}\n    > {c}" for a, b, c in texts]
@@ -212,7 +209,7 @@ class TranslationTask(Task):
     def score_test_split(self) -> Evaluation:
         self._predictor.use(restore(self.workdir.path))  # its search has been compiled already
         corpus = f"{self.config.data.corpus} {self.config.data.test_split}"
-        return evaluate_translator(self._predictor, self.test_pairs, corpus)
+        return evaluate_translator(self._predictor, *zip(*self.test_pairs, strict=True), corpus)
 
     def summary_lines(self) -> list[str]:
         batches, data = self.training_batches, self.config.data

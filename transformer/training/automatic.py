@@ -18,11 +18,9 @@ from transformer.config import Config
 from transformer.console import phase
 from transformer.data.corpora import corpus_facts
 from transformer.data.corpora.training_text import TrainingText
-from transformer.data.prepared.prepare import cache_folder, learn_vocabularies, text_facts
 from transformer.data.tokenizers.files import train_tokenizer
 from transformer.data.workers import num_cores
 from transformer.evaluation.metrics import choose_tokenisation
-from transformer.files.storage import PathLike
 from transformer.parallel import hosts
 from transformer.parallel.devices import peak_flops
 from transformer.training import automatic_rules as rules
@@ -41,13 +39,13 @@ TRAINING_SHARE = 0.7  # of the minutes, by which the size of the model is chosen
 FLOPS_PER_CORE = 50e9  # that training sustains; measured on AMD EPYC
 CHIP_SHARE = 0.3  # of a chip's peak that training sustains
 UNKNOWN_CHIP = 10e12  # FLOP/s
-NETWORK = ("model.d_model", "model.d_ff", "model.num_heads", "model.num_layers")
+OF_FORMER_RUN = {f"model.{name}" for name in ("d_model", "d_ff", "num_heads", "num_layers")}
+OF_FORMER_RUN |= {"tokenizer.vocab_size"}
 
 
-def choose_settings(config: Config, workdir: PathLike) -> Choices:
+def choose_settings(config: Config) -> Choices:
     """Chooses the automatic settings of a new run, from its text and the devices.
 
-    The vocabulary of a small text is learnt on the way, so that the text need not be read for it.
     Where `training.minutes` decides, the steps are the fewest until `make_trainer` chooses them.
     Raises ValueError for settings that cannot be chosen.
     """
@@ -65,11 +63,11 @@ def choose_settings(config: Config, workdir: PathLike) -> Choices:
     elif config.automatic_settings():
         reason = "the steps are given" if steps else "the usual budget"
         choices.set("training.minutes", 0.0 if steps else DEFAULT_MINUTES, reason)
-        _choose_by_files(choices, workdir)
+        _choose_by_files(choices)
     return _as_first_host(choices)
 
 
-def _choose_by_files(choices: Choices, workdir: PathLike) -> None:
+def _choose_by_files(choices: Choices) -> None:
     """Chooses what the names of the files and the run to start from tell, then reads the text."""
     source, target = corpus_facts.find_languages(choices.config.data)
     reason = "from the files' names"
@@ -78,24 +76,24 @@ def _choose_by_files(choices: Choices, workdir: PathLike) -> None:
     choices.set("data.source_language", source, reason)
     choices.set("data.bleu_tokenize", *choose_tokenisation(target))
     if init_from := choices.config.training.init_from:
-        run = WorkDir(init_from).load_config()
-        choices.take((*NETWORK, "tokenizer.vocab_size"), run, "as in the run to start from")
+        run = WorkDir(init_from).load_config().values()
+        for name in sorted(OF_FORMER_RUN):
+            choices.set(name, run[name], "as in the run to start from")
+        choices.open -= OF_FORMER_RUN  # for good
     missing = corpus_facts.missing_splits(choices.config.data)
     if not missing:
         choices.set("data.held_out", "", "all splits have files")
     if choices.config.automatic_settings():
         with phase("choosing settings for the text"):
-            _choose_by_text(choices, missing, workdir)
+            _choose_by_text(choices, missing)
 
 
-def _choose_by_text(choices: Choices, missing: list[str], workdir: PathLike) -> None:
+def _choose_by_text(choices: Choices, missing: list[str]) -> None:
     """Reads the text once and chooses what depends on it; missing: splits without files."""
     data, machine = choices.config.data, describe_machine()
-    if choices.is_open("data.held_out"):  # and so are the splits that drop_overlap compares with
+    if "data.held_out" in choices.open:  # and so are the splits that drop_overlap compares with
         data = replace(data, held_out="", drop_overlap=False)
-    training_text = TrainingText(data)
-    training_text.keep_in_memory()
-    text, sample = corpus_facts.measure_text(training_text.pairs())
+    text, sample = corpus_facts.measure_text(TrainingText(data).pairs())
     if missing:
         share = rules.share_to_hold_out(text.num_pairs)
         reason = f"no {' and '.join(missing)} files: of {text.num_pairs:,} pairs, drawn by a hash"
@@ -113,11 +111,7 @@ def _choose_by_text(choices: Choices, missing: list[str], workdir: PathLike) -> 
     reason = "fast on these devices" if machine.has_bfloat16 else "bfloat16 is no faster here"
     choices.set("model.dtype", "bfloat16" if machine.has_bfloat16 else "float32", reason)
     rules.choose_schedule(choices, choices.config.training.num_train_steps, "the fewest")
-    config = choices.config.validate()
-    if training_text.blocks and not config.training.init_from:
-        chosen = TrainingText(config.data, training_text.blocks)
-        cache = cache_folder(config.data, workdir)
-        learn_vocabularies(config, chosen, cache, text_facts(chosen))
+    choices.config.validate()
 
 
 def describe_machine() -> rules.Machine:
@@ -146,19 +140,18 @@ def make_trainer(config: Config, workdir: WorkDir, *options: Any) -> tuple[Train
     options: further arguments of `Trainer`.
     """
     start = time.monotonic()
-    choices = Choices(config) if workdir.has_run else choose_settings(config, workdir.path)
+    choices = Choices(config) if workdir.has_run else choose_settings(config)
     trainer = Trainer(choices.config.validate(), workdir, *options)
     if choose_micro_batches(choices, trainer):
         trainer = Trainer(choices.config.validate(), workdir, *options)
-    if choices.config.training.minutes and choices.is_open("training.num_train_steps"):
+    if choices.config.training.minutes and "training.num_train_steps" in choices.open:
         with phase("timing the training step"):
             step_seconds = time_step(trainer)
         task: Any = trainer.task  # translation: no other chooses its settings
         rules.choose_steps(
             choices,
+            task.training_batches,
             step_seconds,
-            steps_per_epoch=task.training_batches.batches_per_epoch,
-            pairs_per_epoch=task.training_batches.plan.pairs_per_epoch,
             num_test_pairs=len(task.test_pairs),
             seconds_passed=time.monotonic() - start,
         )
@@ -196,7 +189,7 @@ def choose_micro_batches(choices: Choices, trainer: Trainer) -> bool:
     ValueError if even micro-batches of one row for each device are too large.
     """
     limit = _memory_limit()
-    if not (limit and choices.is_open(MICRO_BATCHES)):
+    if not (limit and MICRO_BATCHES in choices.open):
         return False
     config, task, parallel = trainer.config, trainer.task, trainer.parallel
     number, step = config.training.accumulate_steps, trainer.train_step

@@ -47,7 +47,7 @@ def _prepare(line: CommandLine[PrepareFlags]) -> int:
         with phase("importing JAX"):  # which knows the devices
             from transformer.training.automatic import choose_settings
 
-        config = choose_settings(config, workdir.path).config.validate()
+        config = choose_settings(config).config.validate()
     prepared = prepare_text(config, workdir, int(part[1]) - 1, int(part[2]))
     others = (
         f"part {line.flags.part} is prepared and others are not; the process that ends last puts "

@@ -4,8 +4,7 @@ Training must not see the sentences of held-out splits and, if that is asked for
 sets. A corpus may have no files for a split. Where a pair belongs then follows from a hash of its
 source sentence alone. So the same sentences are held out in whatever order the text stands and
 whatever is added to it, and pairs with the same source are never on both sides. Sentences are
-compared without case, spaces and punctuation. Other pairs need not be trained on; a sample of what
-is left out is kept, to be looked through.
+compared without case, spaces and punctuation.
 """
 
 import hashlib
@@ -27,11 +26,10 @@ from transformer.data.files.text import Repairs
 from transformer.data.rows.ragged import Ragged
 
 HELD_OUT = "held_out.json"
-HELD_OUT_SOURCE = "a held-out source"
 # Letters of ASCII that other characters become in casefold(), as ß becomes ss, are not among them.
 KEPT = b"bcdegmopqruvxz0123456789"
 LOWER = bytes(range(256)).lower()
-NOT_KEPT = bytes(byte for byte in range(256) if LOWER[byte] not in KEPT + b"\n")
+NOT_KEPT = bytes(byte for byte in range(256) if LOWER[byte] not in KEPT)
 NOT_A_LETTER = re.compile(r"[\W_]+")
 SHARE = re.compile(r"([^@,]+)@(\d+(?:\.\d+)?)%")
 MOST_PERCENT = 50  # percent of the training text that may be held out
@@ -42,9 +40,9 @@ SHOWN_CHARACTERS = 500  # characters of a sentence that are shown
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 LARGE_SHARE = 0.1  # of a training text; a filter that takes more is probably a mistake
 LENGTH_SETTINGS = {"more than": "data.row_length", "a length ratio": "data.max_length_ratio"}
-# Why a pair is left out, its file with the folder or the name of its corpus, the number of its line
-# or row from 1, and as much of its source and target as is shown.
-LeftOutPair = tuple[str, str, int, str, str]
+LeftOutPair = tuple[
+    str, str, int, str, str
+]  # its `COLUMNS`; the number is of a line or row, from 1
 
 
 # ---- sentences to compare
@@ -86,9 +84,8 @@ def held_out_intervals(config: DataConfig) -> dict[str, tuple[float, float]]:
         match = SHARE.fullmatch(text.strip())
         if not match or match[1] in intervals or not 0 < float(match[2]) <= MOST_PERCENT - percent:
             raise ValueError(
-                f"data.held_out must be splits with their shares of the training text, "
-                f"{MOST_PERCENT}% in all at most, such as validation@2%,test@2%, not "
-                f"'{config.held_out}'."
+                f"data.held_out must be splits with shares, {MOST_PERCENT}% in all at most, such "
+                f"as validation@2%,test@2%, not '{config.held_out}'."
             )
         start, percent = percent, percent + float(match[2])
         intervals[match[1]] = start / 100, percent / 100
@@ -109,10 +106,7 @@ def held_out_pairs(pairs: Iterable[Pair], interval: tuple[float, float]) -> list
 
 
 def read_held_out(folder: epath.Path) -> list[Pair] | None:
-    """Returns the pairs that held_out.json in a folder holds, of all splits; None without it.
-
-    Raises ValueError if it is damaged.
-    """
+    """Returns the pairs of held_out.json, None without it; raises ValueError if it is damaged."""
     if not (folder / HELD_OUT).exists():
         return None
     try:
@@ -120,26 +114,23 @@ def read_held_out(folder: epath.Path) -> list[Pair] | None:
         return [(str(source), str(target)) for source, target in pairs]
     except (ValueError, TypeError):
         raise ValueError(
-            f"{folder / HELD_OUT} is damaged: restore it, or remove it to have the pairs found in "
-            f"the training text again."
+            f"{folder / HELD_OUT} is damaged: restore it, or remove it to read the text again."
         ) from None
 
 
 class HeldOut:
     """The sentences that training must not see: the source and the target of any held-out pair.
 
-    pairs: those of the training split whose source is held out; others make no difference. Where
-    corpora have tags, one may be of the other direction: neither sentence of a pair may be held out
-    on any side then.
+    pairs: those of the training text whose source is held out. Where corpora have tags, one may be
+    of the other direction: neither sentence of a pair may be held out on any side then.
     """
 
-    def __init__(self, pairs: Iterable[Pair], config: DataConfig) -> None:
+    def __init__(self, pairs: Sequence[Pair], config: DataConfig) -> None:
         self._stop = max((stop for _, stop in held_out_intervals(config).values()), default=0.0)
-        chosen = self.choose(pairs)
-        self._targets = {sentence_key(target) for _, target in chosen} - {""}
+        self._targets = {sentence_key(target) for _, target in pairs} - {""}
         self._sources = set[str]()  # besides those whose hash tells
         if "#" in config.corpus:
-            self._targets |= {sentence_key(source) for source, _ in chosen} - {""}
+            self._targets |= {sentence_key(source) for source, _ in pairs} - {""}
             self._sources = self._targets
 
     def choose(self, pairs: Iterable[Pair]) -> list[Pair]:
@@ -150,7 +141,7 @@ class HeldOut:
         """Returns why a pair may not be trained on, or "" if it may."""
         key = sentence_key(source)
         if position(key) < self._stop or key in self._sources:
-            return HELD_OUT_SOURCE
+            return "a held-out source"
         return "a held-out target" if sentence_key(target) in self._targets else ""
 
 
@@ -176,7 +167,7 @@ class EvaluationSets:
         keys = (key for pairs in self._keys.values() for pair in pairs for key in pair)
         distinct = dict.fromkeys(key for key in keys if has_letter(key[1]))
         self._numbers = {key: number for number, key in enumerate(distinct)}
-        self._outlines = frozenset(_outlines([key for _, key in distinct]))
+        self._outlines = {_outline(key) for _, key in distinct}
         compared = json.dumps(self._keys, sort_keys=True)
         self.digest = hashlib.sha256(compared.encode()).hexdigest()[:12]
 
@@ -185,36 +176,30 @@ class EvaluationSets:
 
         Keys are made of those sentences alone that have the outline of one, which few have.
         """
-        places = []
-        for side, compared_side in enumerate(self._sides) if self._numbers else ():
-            sentences = [pair[side] for pair in pairs]
-            outlines = enumerate(_outlines(sentences))
-            for index in [index for index, outline in outlines if outline in self._outlines]:
-                number = self._numbers.get((compared_side, sentence_key(sentences[index])))
-                if number is not None:
-                    places.append((index, number))
-        return places
+        return [
+            (index, self._numbers[key])
+            for index, pair in enumerate(pairs if self._numbers else ())
+            for side, sentence in zip(self._sides, pair, strict=True)
+            if _outline(sentence) in self._outlines
+            and (key := (side, sentence_key(sentence))) in self._numbers
+        ]
 
     def count(self, numbers: set[int]) -> dict[str, tuple[int, int]]:
         """Returns {split: (number of its pairs with one of these sentences, of all)}."""
-        return {
-            split: (
-                sum(any(self._numbers.get(key) in numbers for key in pair) for pair in pairs),
-                len(pairs),
-            )
+        overlap = {
+            split: [any(self._numbers.get(key) in numbers for key in pair) for pair in pairs]
             for split, pairs in self._keys.items()
         }
+        return {split: (sum(pairs), len(pairs)) for split, pairs in overlap.items()}
 
 
-def _outlines(sentences: Sequence[str]) -> list[bytes]:
+def _outline(sentence: str) -> bytes:
     """Returns what sentences with the same key share, and few others of a Latin alphabet.
 
-    That is fifteen letters of ASCII and the digits, of "Maße, 5 g" and "MASSE 5G" m e 5 g: a tenth
+    That is fifteen letters of ASCII and the digits, of "Maße, 5 g" and "MASSE 5G" m e 5 g: a fifth
     of the work of a key.
     """
-    lines = "\n".join(sentence.replace("\n", " ") for sentence in sentences)
-    data = lines.encode("utf-8", "surrogatepass").translate(LOWER, NOT_KEPT)
-    return data.split(b"\n")[: len(sentences)]  # of no sentence, split() makes a line
+    return sentence.encode("utf-8", "surrogatepass").translate(LOWER, NOT_KEPT)
 
 
 # ---- cleaning
@@ -223,12 +208,11 @@ def _outlines(sentences: Sequence[str]) -> list[bytes]:
 class KeptPairs(NamedTuple):
     """The pairs of a block that may be trained on, and what was repaired and left out.
 
-    corpus: the index of its corpus. decoded: all pairs of the block. indices: of those that are
-    kept. pairs: these, whose sources have the tag of their corpus. left_out: the indices of the
-    others by reason. overlap: as of `EvaluationSets.find`.
+    decoded: all pairs of the block. indices: of those that are kept. pairs: these, whose sources
+    have the tag of their corpus. left_out: the indices of the others by reason. overlap: as of
+    `EvaluationSets.find`.
     """
 
-    corpus: int
     decoded: Pairs
     repairs: Repairs
     pairs: Pairs
@@ -247,7 +231,6 @@ class KeepPairs:
     """
 
     def __init__(self, config: DataConfig, held_out: Pairs, evaluation: EvaluationSets) -> None:
-        """Takes the settings, the pairs that are held out, and the sets to look for."""
         self.config, self.evaluation = config, evaluation
         self._corpora, self._held_out = parse_corpora(config.corpus), HeldOut(held_out, config)
         languages = config.languages if config.drop_wrong_script else ()
@@ -269,7 +252,7 @@ class KeepPairs:
                 kept.append(index)
         pairs = [(put_tag_on(decoded[index][0]), decoded[index][1]) for index in kept]
         indices = np.array(kept, np.uint32)
-        return KeptPairs(block.corpus, decoded, repairs, pairs, indices, left_out, overlap)
+        return KeptPairs(decoded, repairs, pairs, indices, left_out, overlap)
 
     def _reason_to_skip(self, source: str, target: str) -> str:
         """Returns why a pair is left out for what it is by itself, or "" if it is not."""

@@ -25,10 +25,6 @@ class Corpus(NamedTuple):
         """Returns a source of this corpus as the model sees it: "<2fr> A man." with tag <2fr>."""
         return f"{self.tag} {source}" if self.tag else source
 
-    def take_tag_off(self, source: str) -> str:
-        """Returns a source as it is in the text."""
-        return source.removeprefix(f"{self.tag} ") if self.tag else source
-
 
 def parse_corpora(text: str) -> list[Corpus]:
     """Parses the corpora of `data.corpus`, each NAME, NAME@WEIGHT, NAME#TAG or NAME@WEIGHT#TAG.

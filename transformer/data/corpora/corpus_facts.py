@@ -1,7 +1,7 @@
 """What a corpus shows by itself: its languages, the splits it lacks, the amount of its text."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,9 +12,11 @@ from transformer.data.corpora.corpora import Tags, parse_corpora
 from transformer.data.corpora.pair_files import (
     FORMATS,
     SPLIT_OF_FILES,
+    Pair,
     Pairs,
     files_by_stem,
     names_files,
+    sample_evenly,
 )
 from transformer.data.files.text import describe_folder, parse_split
 from transformer.data.rows.ragged import Ragged
@@ -110,19 +112,19 @@ def _endings(corpus: str, split: str) -> set[str]:
 
 def measure_text(pairs: Iterable[tuple[str, str]]) -> tuple[TextFacts, Pairs]:
     """Returns the amount of a training text, and about `SAMPLE` of its pairs, evenly spread."""
-    characters, words, sample = set[str](), set[str](), Pairs()
-    num_pairs, num_bytes, every = 0, 0, 1
-    for pair in pairs:
-        if num_pairs % every == 0:
-            sample.append(pair)
-        if len(sample) > SAMPLE:
-            sample, every = sample[::2], 2 * every
-        num_pairs += 1
-        for side in pair:
-            characters.update(side)
-            if len(words) < MOST_WORDS:
-                words.update(WORD.findall(side))
-            num_bytes += len(side.encode(errors="replace"))
+    characters, words, num_bytes = set[str](), set[str](), 0
+
+    def measured() -> Iterator[Pair]:
+        nonlocal num_bytes
+        for pair in pairs:
+            for side in pair:
+                characters.update(side)
+                if len(words) < MOST_WORDS:
+                    words.update(WORD.findall(side))
+                num_bytes += len(side.encode(errors="replace"))
+            yield pair
+
+    sample, num_pairs = sample_evenly(measured(), SAMPLE)
     return TextFacts(num_pairs, num_bytes, len(characters), len(words)), sample
 
 

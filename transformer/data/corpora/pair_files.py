@@ -1,16 +1,16 @@
 """Finds the files with the sentence pairs of a split, and reads them a block at a time.
 
 A file holds both sides of its pairs (.tsv, .jsonl, .parquet) or one of them, and ends in its
-language then. Several files are one after another: `train.00.en.gz`, `train.01.en.gz` …. They may
-be of any size: a block is cut out of them by their line feeds alone, and decoding it is for another
-process.
+language then. Several files are one after another: `train.00.en.gz`, `train.01.en.gz` …. A block is
+cut out of them by their line feeds alone, and decoding it is for another process.
 """
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -63,18 +63,17 @@ def find_pair_files(corpus: str, split: str, source: str, target: str) -> list[P
     """
     by_stem, languages = files_by_stem(corpus, split), (source, target)
     pairs: dict[str, PairFiles] = {}
-    for stem in sorted(by_stem, key=_with_numbers):
+    for stem in sorted(by_stem, key=_natural_order):
         files = by_stem[stem]
-        sides = [files[language] for language in languages if language in files]
-        formats = [name for name in FORMATS if name in files]
-        if len(formats) + bool(sides) > 1:
-            _refuse_both(corpus, [*(files[name] for name in formats), *sides])
+        choices: list[PairFiles] = [(name, (files[name],)) for name in FORMATS if name in files]
+        if sides := tuple(files[language] for language in languages if language in files):
+            choices.append(("", sides))
+        if len(choices) > 1:
+            _refuse_both(corpus, [file for _, files in choices for file in files])
         if len(sides) == 1:
             _refuse_missing(corpus, stem, languages, f"there is only {sides[0].name}; ")
-        if formats:
-            pairs[stem] = formats[0], (files[formats[0]],)
-        elif sides:
-            pairs[stem] = "", tuple(sides)
+        if choices:
+            pairs[stem] = choices[0]
     stem = "NAME" if names_files(corpus) else name_in_folder(locate(corpus), split)
     if not pairs:
         _refuse_missing(corpus, stem, languages)
@@ -99,13 +98,11 @@ def files_by_stem(corpus: str, split: str) -> dict[str, dict[str, epath.Path]]:
     Of a file that is there packed and unpacked, the latter counts. Raises ValueError for another
     split than there is.
     """
-    path = locate(corpus)
-    by_name = names_files(corpus)
+    path, by_name = locate(corpus), names_files(corpus)
     if by_name and split != SPLIT_OF_FILES:
         raise ValueError(
-            f"{corpus} names files, which are the split '{SPLIT_OF_FILES}', or a part of it as "
-            f"{SPLIT_OF_FILES}[99%:], not '{split}': hold '{split}' out of them with "
-            f"data.held_out, or name a folder that has it as the first corpus."
+            f"{corpus} names files, which are the split '{SPLIT_OF_FILES}', not '{split}': hold "
+            f"'{split}' out with data.held_out, or name a folder that has it as the first corpus."
         )
     folder, split = (path.parent, "") if by_name else (path, name_in_folder(path, split))
     by_stem: dict[str, dict[str, epath.Path]] = {}
@@ -122,28 +119,24 @@ def files_by_stem(corpus: str, split: str) -> dict[str, dict[str, epath.Path]]:
     return by_stem
 
 
-def _with_numbers(stem: str) -> list[str | int]:
+def _natural_order(stem: str) -> list[str | int]:
     """Returns a key that sorts part.2 before part.10: ["part.", 2, ""] and ["part.", 10, ""]."""
-    parts = re.split(r"(\d+)", stem)
-    return [int(part) if index % 2 else part for index, part in enumerate(parts)]
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", stem)]
 
 
 def _refuse_missing(corpus: str, stem: str, languages: tuple[str, str], note: str = "") -> NoReturn:
-    path = locate(corpus)
-    folder, start = path, f"The corpus folder {path} must hold"
-    if names_files(corpus):
-        folder, start = path.parent, f"The files {corpus} must be"
+    is_named, path = names_files(corpus), locate(corpus)
     raise ValueError(
-        f"{start} {stem}.{languages[0]} and {stem}.{languages[1]} (or {stem}.tsv, .jsonl or "
-        f".parquet; text may end in .gz or .xz); {note}{describe_folder(folder)}."
+        f"The corpus {corpus} must {'be' if is_named else 'hold'} {stem}.{languages[0]} and "
+        f"{stem}.{languages[1]} (or {stem}.tsv, .jsonl or .parquet; text may end in .gz or .xz); "
+        f"{note}{describe_folder(path.parent if is_named else path)}."
     )
 
 
 def _refuse_both(corpus: str, files: list[epath.Path]) -> NoReturn:
     raise ValueError(
-        f"Of {' and '.join(file.name for file in files)} in {corpus} only one can be meant: a "
-        f"split is one file, or one for each language, or several that all have numbers; move the "
-        f"others away."
+        f"Of {' and '.join(file.name for file in files)} in {corpus} only one can be meant; move "
+        f"the others away."
     )
 
 
@@ -177,24 +170,22 @@ class Block:
         Raises ValueError, with its place, for a line or row that is no pair.
         """
         repairs = Repairs()
-        columns, name = [self.content], "row"
+        columns = [self.content]
         if isinstance(self.content, tuple):
-            columns, name = [], "line"
+            columns = []
             for file, column in zip(self.files, self.content, strict=True):
                 lines = enumerate(column.split(b"\n")[:-1], self.first)
                 columns.append([decode_line(line, file, n, repairs) for n, line in lines])
-        if self.parse is None:
-            pairs = list(zip(*columns, strict=True))
-        else:
-            pairs = list(self._parsed(columns[0], self.parse, name, repairs))
+        pairs = zip(*columns, strict=True)
+        if self.parse:
+            pairs = self._parsed(columns[0], self.parse, repairs)
         if self.noise:
-            pairs = [(self.noise(source), target) for source, target in pairs]
-        return pairs, repairs
+            pairs = ((self.noise(source), target) for source, target in pairs)
+        return list(pairs), repairs
 
-    def _parsed(
-        self, rows: Sequence[Any], parse: Parse, name: str, repairs: Repairs
-    ) -> Iterator[Pair]:
+    def _parsed(self, rows: Sequence[Any], parse: Parse, repairs: Repairs) -> Iterator[Pair]:
         """Yields pairs with a space for each line break, and U+FFFD for half a character."""
+        name = "line" if isinstance(self.content, tuple) else "row"
         for number, row in enumerate(rows, self.first):
             try:
                 source, target = parse(row)
@@ -210,32 +201,14 @@ class Block:
 
     def cut(self, start: int, stop: int) -> None:
         """Keeps the pairs from number `start` of this block up to `stop`."""
+        if stop - start == self.num_pairs:
+            return
         self.first, self.num_pairs = self.first + start, stop - start
         if isinstance(self.content, tuple):
             columns = [column.split(b"\n")[start:stop] for column in self.content]
             self.content = tuple(b"\n".join(lines) + b"\n" for lines in columns)
         else:
             self.content = self.content[start:stop]
-
-
-def part_of_blocks(read: Callable[[], Iterable[Block]], part: Split) -> Iterator[Block]:
-    """Yields the pairs of a part of a split. read: returns the blocks of the split, twice.
-
-    Of blocks with 6 and 4 pairs, "train[50%:]" is the last pair of the first and all of the second.
-    """
-    if (part.start, part.stop) == (0, 1):
-        yield from read()
-        return
-    pairs = part_of(range(sum(block.num_pairs for block in read())), part.start, part.stop)
-    number = 0
-    for block in read():
-        bounds = max(pairs.start - number, 0), min(pairs.stop - number, block.num_pairs)
-        number += block.num_pairs
-        if bounds[0] < bounds[1]:
-            block.cut(*bounds)
-            yield block
-        if number >= pairs.stop:
-            return
 
 
 def blocks_of_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Block]:
@@ -246,19 +219,57 @@ def blocks_of_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Block]:
         first += len(rows)
 
 
-def blocks_of_files(found: Sequence[PairFiles], source: str, target: str) -> Iterator[Block]:
-    """Yields the pairs of files, one after another; raises ValueError if one cannot be read."""
-    parsers = {"": None, "tsv": parse_tsv, "jsonl": partial(parse_json, source, target)}
+def sample_evenly(pairs: Iterable[Pair], most: int) -> tuple[Pairs, int]:
+    """Returns (every pair, or of more than `most` every 2nd, 4th, 8th …; the number of all)."""
+    sample, every, number = Pairs(), 1, 0
+    for pair in pairs:
+        if number % every == 0:
+            sample.append(pair)
+        if len(sample) > most:
+            sample, every = sample[::2], 2 * every
+        number += 1
+    return sample, number
+
+
+def read_files(
+    found: Sequence[PairFiles], part: Split, languages: Sequence[str]
+) -> Iterator[Block]:
+    """Yields the pairs of a part of files, one after another; raises ValueError if one is wrong.
+
+    Of blocks with 6 and 4 pairs, "train[50%:]" is the last pair of the first and all of the second.
+    """
+    pairs, first = range(sys.maxsize), 0
+    if (part.start, part.stop) != (0, 1):
+        pairs = part_of(range(_count_pairs(found)), part.start, part.stop)
+    parsers = {"": None, "tsv": parse_tsv, "jsonl": partial(parse_json, *languages)}
     sizes = [sum(file.stat().length for file in files) for _, files in found]
     for index, (kind, files) in enumerate(found):
         if kind == "parquet":
-            blocks = _parquet_blocks(files[0], source, target)
+            blocks = _parquet_blocks(files[0], *languages)
         else:
             blocks = _text_blocks(files, parsers[kind])
         for block in blocks:
             size_read = sum(sizes[:index]) + block.share_read * sizes[index]
             block.share_read = size_read / max(1, sum(sizes))
-            yield block
+            start, stop = max(pairs.start - first, 0), min(pairs.stop - first, block.num_pairs)
+            first += block.num_pairs
+            if start < stop:
+                block.cut(start, stop)
+                yield block
+            if first >= pairs.stop:
+                return
+
+
+def _count_pairs(found: Sequence[PairFiles]) -> int:
+    """Returns how many pairs files hold, which takes a reading of text but not of Parquet."""
+    num_pairs = 0
+    for kind, files in found:
+        if kind == "parquet":
+            with _open_parquet(files[0]) as opened:
+                num_pairs += opened.metadata.num_rows
+        else:
+            num_pairs += sum(block.num_pairs for block in _text_blocks(files, None))
+    return num_pairs
 
 
 def parse_tsv(line: str) -> Pair:
@@ -270,10 +281,9 @@ def parse_tsv(line: str) -> Pair:
 
 
 def parse_json(source: str, target: str, line: str) -> Pair:
-    """Returns the pair of a JSON object: `parse_json("en", "de", '{"en": "a", "de": "b"}')`.
+    """Returns the pair of a JSON object, whose keys are the languages: {"en": "a", "de": "b"}.
 
-    The languages are keys of the object, or of the one below its key "translation", as datasets of
-    Hugging Face have them.
+    Datasets of Hugging Face have such an object below the key "translation".
     """
     with suppress(ValueError, LookupError, AttributeError, TypeError):
         value = json.loads(line)
@@ -326,26 +336,34 @@ def _text_blocks(files: Sequence[epath.Path], parse: Parse | None) -> Iterator[B
 def _parquet_blocks(file: epath.Path, source: str, target: str) -> Iterator[Block]:
     """Yields rows. The columns are named by the languages, perhaps fields of `translation`."""
     import pyarrow
-    from pyarrow import parquet
 
     first, wanted = 1, ([source, target], [f"translation.{source}", f"translation.{target}"])
+    with _open_parquet(file) as opened:
+        paths = [opened.schema.column(index).path for index in range(len(opened.schema))]
+        names = next((names for names in wanted if {*names} <= {*paths}), None)
+        if names is None:
+            raise ValueError(
+                f"{file} must have columns {source} and {target}, perhaps below translation; it "
+                f"has {', '.join(paths)}."
+            )
+        for batch in opened.iter_batches(PAIRS_OF_BLOCK, columns=names):
+            table = pyarrow.table(batch).flatten()
+            rows = list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+            share = (first + len(rows) - 1) / opened.metadata.num_rows
+            yield Block((str(file),), first, rows, parse_row, len(rows), share)
+            first += len(rows)
+
+
+@contextmanager
+def _open_parquet(file: epath.Path) -> Iterator[Any]:
+    import pyarrow
+    from pyarrow import parquet
+
     try:
         with (
             file.open("rb") as binary,
             parquet.ParquetFile(binary, buffer_size=BUFFER, pre_buffer=False) as opened,
         ):
-            paths = [opened.schema.column(index).path for index in range(len(opened.schema))]
-            names = next((names for names in wanted if {*names} <= {*paths}), None)
-            if names is None:
-                raise ValueError(
-                    f"{file} must have columns {source} and {target}, perhaps below translation; "
-                    f"it has {', '.join(paths)}."
-                )
-            for batch in opened.iter_batches(PAIRS_OF_BLOCK, columns=names):
-                table = pyarrow.Table.from_batches([batch]).flatten()
-                rows = list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
-                share = (first + len(rows) - 1) / opened.metadata.num_rows
-                yield Block((str(file),), first, rows, parse_row, len(rows), share)
-                first += len(rows)
+            yield opened
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{file} cannot be read: {reason_of(error)}.") from None

@@ -2,26 +2,28 @@
 
 A corpus is `embedded`, a folder with files for each split, a file or a pattern of their names (see
 `find_pair_files`), or `tfds:NAME` for any TFDS dataset with a `Translation` feature. The training
-text is all corpora one after another, without the pairs that are left out. Only a small one is held
-as a whole, while settings are chosen for it.
+text is all corpora one after another, without the pairs that are left out.
 """
 
+import hashlib
+import os
 import unicodedata
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from importlib import resources
-from itertools import count, islice
-from typing import TypeVar
+from itertools import chain, count, takewhile
+from operator import itemgetter
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from etils import epath
 
 from transformer.config import DataConfig
-from transformer.console import phase, say
+from transformer.console import phase
 from transformer.data.corpora.cleaning import (
-    HELD_OUT_SOURCE,
     EvaluationSets,
     HeldOut,
     KeepPairs,
@@ -36,16 +38,16 @@ from transformer.data.corpora.pair_files import (
     Block,
     Pair,
     Pairs,
-    blocks_of_files,
     blocks_of_pairs,
     find_pair_files,
-    part_of_blocks,
+    read_files,
 )
-from transformer.data.files.text import Repairs, parse_split, read_text
+from transformer.data.files.text import Repairs, Split, parse_split, part_of, read_text
 from transformer.data.workers import in_order, num_cores
+from transformer.files import storage
+from transformer.files.reading import unreadable
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
-IN_MEMORY = 2**28  # bytes of files that are kept in memory rather than read again
 EMBEDDED = epath.Path(str(resources.files("transformer"))) / "embedded" / "en-de.tsv.xz"
 EMBEDDED_COLUMNS = {"en": 1, "de": 2}
 LETTERS_PER_ERROR = 12  # of `misspell`: about one word in three, in English
@@ -64,66 +66,67 @@ class TrainingText:
     written, where that matters; its methods raise it if a corpus cannot be read.
     """
 
-    def __init__(self, config: DataConfig, blocks: Sequence[Block] = ()) -> None:
-        """Opens the text of these settings; blocks: the text, if it is in memory already."""
-        self.config, self.blocks = config, blocks
+    def __init__(self, config: DataConfig) -> None:
+        self.config = config
         self.corpora = parse_corpora(config.corpus)
         opened = (open_split(corpus.name, config.train_split, config) for corpus in self.corpora)
         self.files = [files for files, _ in opened]  # of each corpus
+        self._sizes = [sum(file.stat().length for file in files) for files in self.files]
         if config.drop_wrong_script:
             for language in config.languages:
                 make_is_wrong(language)
-        self.num_blocks = 0  # in all, once they were read
-        self._evaluation_pairs = dict[str, Pairs]()
 
-    def keep_in_memory(self) -> None:
-        """Reads the text now, for all its later passes, unless that takes too much memory."""
-        if sum(self._sizes) <= IN_MEMORY:
-            self.blocks = list(self._blocks())
+    @cached_property
+    def facts(self) -> list[dict[str, Any]]:
+        """What tells whether the text has changed, of each of its files, as JSON can hold it.
+
+        It is path, size and time of the last change, or with `data.cache_key=hash` size and hash.
+        With `data.drop_overlap`, a hash of the evaluation sets comes last.
+        """
+        by_hash = self.config.cache_key == "hash"
+        facts = [_file_facts(file, by_hash=by_hash) for files in self.files for file in files]
+        evaluation = [{"evaluation": self.evaluation.digest}] if self.config.drop_overlap else []
+        return facts + evaluation
 
     @cached_property
     def held_out(self) -> Pairs:
-        """The pairs of the first corpus whose source is held out; the text is read for them."""
+        """The pairs of the first corpus whose source is held out; it is read for them."""
         if not self.config.held_out:
             return []
-        choose, name = partial(choose_held_out, self.config), "finding the held-out pairs"
-        chosen = self.each(choose, name, lambda block: block.corpus == 0)
-        return [pair for pairs in chosen for pair in pairs]
+        blocks = takewhile(lambda block: block.corpus == 0, self.blocks())
+        choose = partial(choose_held_out, self.config)
+        return [*chain(*self.in_workers(choose, blocks, "finding the held-out pairs"))]
 
-    def evaluation_pairs(self, held_out: Pairs | None = None) -> dict[str, Pairs]:
-        """Returns the validation and the test split, read once.
-
-        held_out: the pairs that `held_out` has; without them a split that is held out is missing.
-        """
-        config, intervals = self.config, held_out_intervals(self.config)
-        for split in (config.validation_split, config.test_split):
-            if split not in self._evaluation_pairs and (
-                held_out is not None or split not in intervals
-            ):
-                self._evaluation_pairs[split] = load_evaluation_pairs(config, split, held_out)
-        return self._evaluation_pairs
+    @cached_property
+    def evaluation_pairs(self) -> dict[str, Pairs]:
+        """The validation and the test split, but for those that are held out of this text."""
+        config, held_out = self.config, held_out_intervals(self.config)
+        return {
+            split: load_evaluation_pairs(config, split)
+            for split in (config.validation_split, config.test_split)
+            if split not in held_out
+        }
 
     @cached_property
     def evaluation(self) -> EvaluationSets:
-        """The sentences of these splits; one that is held out has none that is in this text."""
-        without_tag = self.corpora[0].take_tag_off
+        """The sentences of these splits."""
+        tag = f"{self.corpora[0].tag} "
         splits = {
-            split: [(without_tag(source), target) for source, target in pairs]
-            for split, pairs in self.evaluation_pairs().items()
+            split: [(source.removeprefix(tag), target) for source, target in pairs]
+            for split, pairs in self.evaluation_pairs.items()
         }
         return EvaluationSets(splits, on_any_side=any(corpus.tag for corpus in self.corpora))
 
-    def kept(self, held_out: Pairs | None = None) -> Iterator[KeptPairs]:
+    def kept(self) -> Iterator[KeptPairs]:
         """Yields what is left of each block, read when it is asked for.
 
-        held_out: the pairs whose targets are left out, too; None: all that are held out. Raises
-        ValueError at the end if nothing is left.
+        Raises ValueError at the end if nothing is left.
         """
         # Without drop_overlap the evaluation sets, which may not be there, are not asked for.
         evaluation = self.evaluation if self.config.drop_overlap else EvaluationSets({})
-        keep = KeepPairs(self.config, self.held_out if held_out is None else held_out, evaluation)
+        keep = KeepPairs(self.config, self.held_out, evaluation)
         num_kept, repairs, left_out = 0, Repairs(), Counter[str]()
-        for kept in map(keep, self._blocks()):
+        for kept in map(keep, self.blocks()):
             num_kept += len(kept.pairs)
             repairs.add(kept.repairs)
             left_out.update({reason: len(indices) for reason, indices in kept.left_out.items()})
@@ -136,84 +139,58 @@ class TrainingText:
         for kept in self.kept():
             yield from kept.pairs
 
-    def sample(self, most: int) -> Pairs:
-        """Returns all pairs, or of more than `most` every 2nd, 4th, 8th …, so that as many suffice.
+    def blocks(self) -> Iterator[Block]:
+        """Yields all blocks, read when they are asked for; `share_read` is that of all corpora."""
+        numbers, total = count(), max(1, sum(self._sizes))
+        for index, corpus in enumerate(self.corpora):
+            before, size = sum(self._sizes[:index]), self._sizes[index]
+            for block in read_blocks(corpus.name, self.config.train_split, self.config):
+                block.number, block.corpus = next(numbers), index
+                block.share_read = (before + block.share_read * size) / total
+                yield block
 
-        They are from all of the text, as corpora stand one after another. The held-out pairs are
-        found on the way.
-        """
-        is_known = "held_out" in self.__dict__ or not self.config.held_out
-        sample, held_out, stride, num_seen = Pairs(), Pairs(), 1, 0
-        for kept in self.kept(None if is_known else []):
-            sample += islice(kept.pairs, -num_seen % stride, None, stride)
-            num_seen += len(kept.pairs)
-            indices = () if kept.corpus else kept.left_out.get(HELD_OUT_SOURCE, ())
-            held_out += [kept.decoded[index] for index in indices]
-            while len(sample) > most:
-                sample, stride = sample[::2], 2 * stride
-        if stride > 1:
-            say(f"the vocabulary is learnt from {len(sample):,} of {num_seen:,} pairs")
-        if is_known:
-            return sample
-        self.held_out = held_out
-        reason = HeldOut(held_out, self.config).reason_to_skip  # for targets that are held out, too
-        tags = tuple(f"{corpus.tag} " for corpus in self.corpora if corpus.tag)
-        texts = (s.partition(" ")[2] if s.startswith(tags) else s for s, _ in sample)
-        return [pair for text, pair in zip(texts, sample, strict=True) if not reason(text, pair[1])]
-
-    def each(
-        self,
-        function: Callable[[Block], Result],
-        name: str,
-        is_wanted: Callable[[Block], bool],
-        one_in: int = 1,
+    def in_workers(
+        self, function: Callable[[Block], Result], blocks: Iterable[Block], name: str
     ) -> Iterator[Result]:
-        """Yields function(block) of the blocks that are wanted, in order, from worker processes.
+        """Yields function(block) of some of the blocks, in order, from worker processes.
 
         name: of the phase that shows how many pairs are done, and how many a second.
-        one_in: of how many blocks about one is wanted, for the time that is left.
         """
         sizes = deque[int]()  # of the blocks at work
 
-        def wanted() -> Iterator[Block]:
-            num_read = num_wanted = 0
-            for block in self._blocks():
-                num_read += block.num_pairs
-                if is_wanted(block):
-                    sizes.append(block.num_pairs)
-                    num_wanted += block.num_pairs
-                    before, here = sum(self._sizes[: block.corpus]), self._sizes[block.corpus]
-                    if read := before + block.share_read * here:  # bytes
-                        num_left = num_read * (sum(self._sizes) / read - 1)
-                        this.total = num_wanted + round(num_left / one_in)
-                    yield block
+        def started() -> Iterator[Block]:
+            num_pairs = 0
+            for block in blocks:
+                sizes.append(block.num_pairs)
+                num_pairs += block.num_pairs
+                if block.share_read:
+                    this.total = round(num_pairs / block.share_read)
+                yield block
 
         num_workers = self.config.prepare_workers or num_cores()
         if sum(self._sizes) < SMALL_TEXT:
             num_workers = 1
         with phase(name) as this:
             this.unit = "pairs"
-            for result in in_order(function, wanted(), num_workers):
+            for result in in_order(function, started(), num_workers):
                 yield result
                 this.advance(sizes.popleft())
 
-    def _blocks(self) -> Iterator[Block]:
-        self.num_blocks = 0
-        for block in self.blocks or self._read_blocks():
-            self.num_blocks += 1
-            yield block
 
-    def _read_blocks(self) -> Iterator[Block]:
-        numbers = count()
-        for index, corpus in enumerate(self.corpora):
-            for block in read_blocks(corpus.name, self.config.train_split, self.config):
-                block.number, block.corpus = next(numbers), index
-                yield block
-
-    @cached_property
-    def _sizes(self) -> list[int]:
-        """The bytes of each corpus."""
-        return [sum(file.stat().length for file in paths) for paths in self.files]
+def _file_facts(file: epath.Path, *, by_hash: bool) -> dict[str, Any]:
+    try:
+        if by_hash:
+            with file.open("rb") as opened:
+                digest = hashlib.file_digest(cast(Any, opened), "blake2b").hexdigest()
+            return {"name": file.name, "bytes": file.stat().length, "blake2b": digest}
+        if storage.is_remote(file):
+            status = file.stat()
+            return {"path": str(file), "bytes": status.length, "modified": status.mtime}
+        local = os.stat(file)
+        path = str(storage.absolute(file))
+        return {"path": path, "bytes": local.st_size, "modified": local.st_mtime_ns}
+    except OSError as error:
+        raise unreadable(str(file), error) from None
 
 
 # ---- one split of one corpus
@@ -226,36 +203,34 @@ def open_split(
 
     Raises ValueError if it has none.
     """
-    source, target = config.languages
+    languages = config.source_language, config.target_language
     if name.startswith("tfds:"):
         from transformer.data.tfds import files_of_dataset, read_translations
 
         dataset = name.removeprefix("tfds:")
-        pairs = read_translations(dataset, split, source, target)
+        pairs = read_translations(dataset, split, *languages)
         return files_of_dataset(dataset), blocks_of_pairs(name, pairs)
     part = parse_split(split)
     if name == "embedded":
-        if {source, target} != EMBEDDED_COLUMNS.keys():
+        if {*languages} != EMBEDDED_COLUMNS.keys():
             raise ValueError(
-                f"The embedded corpus has no {source}-{target}; it is en-de (either way). Set "
+                f"The embedded corpus has no {'-'.join(languages)}; it is en-de (either way). Set "
                 f"data.source_language and data.target_language, or name another data.corpus."
             )
-        files, read = [EMBEDDED], partial(_read_embedded, part.name, source, target)
-    else:
-        found = find_pair_files(name, part.name, source, target)
-        files = [file for _, files in found for file in files]
-        read = partial(blocks_of_files, found, source, target)
-    return files, part_of_blocks(read, part)
+        return [EMBEDDED], blocks_of_pairs(name, _read_embedded(part, *languages))
+    found = find_pair_files(name, part.name, *languages)
+    return [file for _, files in found for file in files], read_files(found, part, languages)
 
 
-def _read_embedded(split: str, source: str, target: str) -> Iterator[Block]:
+def _read_embedded(part: Split, source: str, target: str) -> Iterator[Pair]:
     rows = [line.split("\t") for line in read_text(EMBEDDED).lines]
     splits = list(dict.fromkeys(row[0] for row in rows))
-    if split not in splits:
-        raise ValueError(f"The embedded corpus has the splits {', '.join(splits)}, not '{split}'.")
-    columns = EMBEDDED_COLUMNS[source], EMBEDDED_COLUMNS[target]
-    pairs = ((row[columns[0]], row[columns[1]]) for row in rows if row[0] == split)
-    return blocks_of_pairs("embedded", pairs)
+    if part.name not in splits:
+        names = ", ".join(splits)
+        raise ValueError(f"The embedded corpus has the splits {names}, not '{part.name}'.")
+    columns = itemgetter(EMBEDDED_COLUMNS[source], EMBEDDED_COLUMNS[target])
+    pairs = [columns(row) for row in rows if row[0] == part.name]
+    yield from part_of(pairs, part.start, part.stop)
 
 
 def read_blocks(name: str, split: str, config: DataConfig) -> Iterator[Block]:
@@ -273,17 +248,18 @@ def load_evaluation_pairs(config: DataConfig, split: str, held_out: Pairs | None
     given. Warns of repaired lines. Raises ValueError if it cannot be read or is empty.
     """
     corpus, interval = parse_corpora(config.corpus)[0], held_out_intervals(config).get(split)
-    all_repairs = Repairs()
-
-    def decoded() -> Iterator[Pair]:
-        for block in read_blocks(corpus.name, config.train_split if interval else split, config):
-            pairs, repairs = block.decode()
-            all_repairs.add(repairs)
-            yield from pairs
-
-    pairs = decoded() if held_out is None or not interval else held_out
-    pairs = held_out_pairs(pairs, interval) if interval else list(pairs)
-    for repair in all_repairs.named():
+    pairs, repairs = Pairs(), Repairs()
+    if interval:
+        if held_out is None:
+            first = replace(config, corpus=f"{corpus.name}@1", drop_wrong_script=False)
+            held_out = TrainingText(first).held_out
+        pairs = held_out_pairs(held_out, interval)
+    else:
+        for block in read_blocks(corpus.name, split, config):
+            more, repaired = block.decode()
+            pairs += more
+            repairs.add(repaired)
+    for repair in repairs.named():
         warnings.warn(repair, stacklevel=2)
     if not pairs:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A prepared corpus: the list of its parts, which are mapped into memory.
+"""A prepared corpus: the list of its parts, which are written once and mapped into memory.
 
 header.json    what it was made of, how many parts it has, how many pairs were left out, the pairs
                that are held out; it is written last: without it the folder is no prepared corpus
@@ -9,6 +9,11 @@ header.json    what it was made of, how many parts it has, how many pairs were l
 kept.arrow     with data.drop_duplicates, the indices of the pairs of each part that occur in no
                earlier place
 left_out.tsv   some of the pairs that were left out, by reason
+
+Parts are compared by hashes of their pairs, in the order of the text: what is left out does not
+depend on who prepared which of them. Two different ones among n sentences have the same hash of 64
+bits, so that a pair is left out by mistake, with a probability of at most n²/2^65: 4 in 100,000 for
+36 million.
 """
 
 import atexit
@@ -20,8 +25,10 @@ import os
 import pathlib
 import shutil
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -29,17 +36,39 @@ import pyarrow as pa
 from etils import epath
 
 from transformer.console import counted
-from transformer.data.corpora.cleaning import HELD_OUT, LEFT_OUT, EvaluationSets
-from transformer.data.corpora.pair_files import Pairs
+from transformer.data.corpora.cleaning import (
+    HELD_OUT,
+    LEFT_OUT,
+    SAMPLE_SIZE,
+    EvaluationSets,
+    KeepPairs,
+    filter_by_length,
+    format_sample,
+    left_out_pair,
+    no_pair_error,
+)
+from transformer.data.corpora.pair_files import Block, Pairs
+from transformer.data.corpora.training_text import TrainingText
+from transformer.data.files.text import Repairs
 from transformer.data.rows.epoch_plan import CorpusPart
 from transformer.data.rows.ragged import Ragged
+from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files import storage
-from transformer.files.parts import part_name
+from transformer.files.parts import Parts, part_name
 from transformer.files.reading import unreadable
 
 HEADER, KEPT, ARROW = "header.json", "kept.arrow", "arrow"
 SIDES = "source", "target"
 INDEX, NOTES = "index", b"notes"
+HASH = np.dtype("<u8")
+NUM_BUCKETS = 16  # of hashes, which are sorted one after another, so that little memory is needed
+COMPARED = {  # what is compared one after another, of each data.drop_duplicates
+    "": (),
+    "pair": ("pair",),
+    "source": ("source",),
+    "target": ("target",),
+    "either": ("source", "target"),
+}
 CHUNK = 2**24  # bytes that are copied at a time
 MADVISE = ctypes.CDLL(None).madvise
 MADVISE.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -75,7 +104,7 @@ class ArrowFile:
         """Raises DamagedFileError for a file that is missing or cut short, and TransientError."""
         try:
             with pa.memory_map(os.fsencode(path)) as file:
-                start = file.read_buffer(1)  # which keeps it mapped when it is closed
+                start = file.read_buffer(1)  # stays mapped, without an open file for each part
                 self._content = pa.foreign_buffer(start.address, file.size(), start)
             with pa.ipc.open_file(self._content) as reader:
                 self._batch = reader.get_batch(0)
@@ -106,6 +135,159 @@ class ArrowFile:
         MADVISE(self._content.address, self._content.size, mmap.MADV_DONTNEED)
 
 
+def part_files(folder: pathlib.Path, num_parts: int) -> list[pathlib.Path]:
+    """Returns the files of the parts, in order."""
+    return [folder / part_name(number, ARROW) for number in range(num_parts)]
+
+
+def local_files(folder: epath.Path) -> pathlib.Path:
+    """Returns a local folder with the files of one, which are copied from gs:// if need be."""
+    if not storage.is_remote(folder):
+        return pathlib.Path(folder)
+    local = temporary_folder(folder)
+    missing = [file for file in folder.iterdir() if not (local / file.name).exists()]
+    for file in counted(missing, "copying the prepared corpus", len(missing)):
+        with file.open("rb") as source, storage.open_atomically(local / file.name) as copy:
+            shutil.copyfileobj(source, copy, CHUNK)
+    return local
+
+
+@functools.cache
+def temporary_folder(replaced: epath.Path) -> pathlib.Path:
+    """Returns a local folder in place of another one; it is removed at the end of the process."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="transformer-corpus-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+# ---- writing
+
+
+def write_part(keep: KeepPairs, tokenizers: Sequence[Tokenizer], folder: str, block: Block) -> None:
+    """Tokenises a block of the training text and writes the part, unless another process has."""
+    parts, name = Parts(epath.Path(folder)), part_name(block.number, ARROW)
+    if (parts.folder / name).exists():
+        return
+    data, kept = keep.config, keep(block)
+    sides = source, target = [
+        Ragged.encode(tokenizer, [pair[side] for pair in kept.pairs])
+        for side, tokenizer in enumerate(tokenizers)
+    ]
+    fitting, too_long = filter_by_length(source, target, data.row_length, data.max_length_ratio)
+    indices, columns, checksum = kept.indices[fitting], {}, 0
+    for column, side, tokenizer in zip(SIDES, sides, tokenizers, strict=True):
+        ids, lengths = side.gather(fitting)
+        ids = ids.astype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
+        columns[column], checksum = arrow_lists(ids, lengths), zlib.crc32(ids.data, checksum)
+    if data.drop_duplicates:
+        columns |= _hashes([kept.pairs[index] for index in fitting], data.drop_duplicates)
+    left_out = kept.left_out | {why: kept.indices[where] for why, where in too_long.items()}
+    trained_on = set(indices.tolist())
+    notes = {
+        "corpus": block.corpus,  # its index
+        "num_pairs": len(indices),
+        "checksum": checksum,  # CRC-32 of the ids
+        "repairs": kept.repairs,
+        "left_out": {reason: len(where) for reason, where in left_out.items()},
+        "sample": [
+            left_out_pair(reason, block.files[0], block.first + int(i), kept.decoded[i])
+            for reason, where in left_out.items()
+            for i in where[:SAMPLE_SIZE]
+        ],
+        "evaluation": keep.evaluation.digest,  # of the sets that `overlap` numbers
+        "overlap": sorted({number for i, number in kept.overlap if i in trained_on}),
+    }
+    parts.write(name, arrow_bytes(columns, json.dumps(notes)))
+
+
+def _hashes(pairs: Pairs, drop_duplicates: str) -> dict[str, np.ndarray]:
+    """Returns the columns of hashes that the setting needs; spaces at the ends do not count."""
+    sources, targets = ([pair[side].strip() for pair in pairs] for side in (0, 1))
+    texts = {"source": sources, "target": targets}
+    texts["pair"] = list(map("\n".join, zip(sources, targets, strict=True)))
+    columns = {}
+    for name in COMPARED[drop_duplicates]:
+        encoded = (text.encode("utf-8", "surrogatepass") for text in texts[name])
+        digests = b"".join(blake2b(text, digest_size=8).digest() for text in encoded)
+        columns[f"{name}_hash"] = np.frombuffer(digests, HASH)
+    return columns
+
+
+def write_header(
+    folder: epath.Path, text: TrainingText, num_parts: int, recipe: dict[str, Any]
+) -> None:
+    """Writes the other files of a corpus whose parts are there, the header last.
+
+    Others may write the same ones at once. Raises ValueError if no pair is left to train on, and
+    DamagedFileError.
+    """
+    write, files = Parts(folder).write, part_files(local_files(folder), num_parts)
+    notes = [json.loads(ArrowFile(file).notes) for file in files]
+    repairs, left_out = Repairs(), Counter[str]()
+    for part in notes:
+        repairs.add(part["repairs"])
+        left_out.update(part["left_out"])
+    left_out = repairs.named() + left_out
+    sizes = [part["num_pairs"] for part in notes]
+    if not sum(sizes):
+        raise no_pair_error(text.config, left_out)
+    if reasons := [f"a repeated {name}" for name in COMPARED[text.config.drop_duplicates]]:
+        codes = find_repeated(files, sizes, text.config.drop_duplicates)
+        kept = [np.flatnonzero(part_codes == 0).astype(np.uint32) for part_codes in codes]
+        sizes = [len(indices) for indices in kept]
+        write(KEPT, arrow_bytes({INDEX: arrow_lists(np.concatenate(kept), np.array(sizes))}))
+        counts = np.bincount(np.concatenate(codes), minlength=len(reasons) + 1)[1:].tolist()
+        left_out += Counter(dict(zip(reasons, counts, strict=True)))
+    pairs_of_corpora = [0] * len(text.corpora)
+    for part, size in zip(notes, sizes, strict=True):
+        pairs_of_corpora[part["corpus"]] += size
+    evaluation, overlap = text.evaluation, None
+    if all(part["evaluation"] == evaluation.digest for part in notes):  # of no other sets
+        numbers = {number for part in notes for number in part["overlap"]}
+        overlap = evaluation.digest, evaluation.count(numbers)
+    header = {
+        "recipe": recipe,
+        "text": text.facts,
+        "num_parts": num_parts,
+        "has_repeated": bool(reasons),
+        "pairs": sum(sizes),
+        "pairs_of_corpora": pairs_of_corpora,
+        "left_out": left_out,
+        "overlap": overlap,
+        "checksums": [part["checksum"] for part in notes],
+        "held_out": text.held_out,
+    }
+    sample = format_sample(tuple(pair) for part in notes for pair in part["sample"])
+    write(LEFT_OUT, sample.encode(errors="replace"))
+    write(HEADER, json.dumps(header))
+
+
+def find_repeated(
+    files: Sequence[pathlib.Path], sizes: Sequence[int], drop_duplicates: str
+) -> list[np.ndarray]:
+    """Returns, for each part, [number of pairs] uint8: 0 stays, n is left out for the n-th reason.
+
+    files, sizes: of all parts, in order; a size is the number of pairs. Raises DamagedFileError.
+
+    Hashes are sorted a bucket at a time, by their last four bits, which takes about 12 bytes a pair
+    in all. For the hashes 7 5 7 7 of which the first has the code 1 already, the codes of the
+    second reason become 1 0 0 2.
+    """
+    codes, hashes = np.zeros(sum(sizes), np.uint8), np.empty(sum(sizes), HASH)
+    bounds = np.cumsum(sizes)[:-1]
+    last_bytes = hashes.view(np.uint8)[:: HASH.itemsize]  # as they are little-endian
+    for code, name in enumerate(COMPARED[drop_duplicates], 1):
+        places = zip(np.split(hashes, bounds), files, strict=True)
+        for place, file in counted(places, "looking for what occurs again", len(files)):
+            place[:] = ArrowFile(file).numbers(f"{name}_hash")
+        for bucket in range(NUM_BUCKETS):
+            where = np.flatnonzero((last_bytes % NUM_BUCKETS == bucket) & (codes == 0))
+            order = np.argsort(hashes[where], kind="stable")
+            in_order = hashes[where[order]]
+            codes[where[order[1:][in_order[1:] == in_order[:-1]]]] = code
+    return np.split(codes, bounds)
+
+
 # ---- reading
 
 
@@ -115,7 +297,7 @@ class SentencesOfParts(Ragged):
     def __init__(
         self, parts: Sequence[ArrowFile], side: str, kept: Sequence[np.ndarray] | None
     ) -> None:
-        """Takes the parts and the indices of those pairs of each that it has; None: all pairs."""
+        """kept: the indices of those pairs of each part that it has; None: all pairs."""
         self._parts, lengths = parts, []
         # Of memoryviews, numbers and slices are taken in a third of the time that arrays need.
         self._lists: list[tuple[memoryview, memoryview]] = []
@@ -167,7 +349,6 @@ class PreparedCorpus:
         self.source, self.target = (SentencesOfParts(parts, side, kept) for side in SIDES)
         self.held_out: Pairs = [(source, target) for source, target in header["held_out"]]
         self.left_out = Counter[str](header["left_out"])
-        self.sample = (folder / LEFT_OUT).read_text(encoding="utf-8")  # the content of that file
 
     def parts(self, weights: Sequence[float]) -> list[CorpusPart]:
         """Returns the corpora that the pairs belong to. weights: of each, in the same order."""
@@ -184,51 +365,20 @@ class PreparedCorpus:
                 f"whether sentences of the validation and test sets are in the training text was "
                 f"not counted for these sets: remove {self.folder} to have it prepared anew"
             )
-        splits = [
+        counts = [
             f"{n:,} of {total:,} pairs of {name}" for name, (n, total) in overlap.items() if n
         ]
-        said = (
-            f"{' and '.join(splits)} have the source or the target of a pair that is trained on; "
+        if not counts:
+            return ""
+        return (
+            f"{' and '.join(counts)} have the source or the target of a pair that is trained on; "
             f"--config.data.drop_overlap leaves such training pairs out"
         )
-        return said if splits else ""
 
     def save_notes(self, folder: epath.Path) -> None:
         """Copies left_out.tsv and held_out.json to a folder, if there are such pairs."""
         if self.held_out:
             storage.write_atomically(folder / HELD_OUT, json.dumps(self.held_out))
-        if self.sample.count("\n") > 1:  # lines, the first of which is the header
-            storage.write_atomically(folder / LEFT_OUT, self.sample)
-
-
-def local_files(folder: epath.Path) -> pathlib.Path:
-    """Returns a local folder with the files of one, which are copied from gs:// if need be.
-
-    Copies are removed at the end of the process.
-    """
-    if not storage.is_remote(folder):
-        return pathlib.Path(folder)
-    local = _folder_of_copies(folder)
-    missing = [file for file in folder.iterdir() if not (local / file.name).exists()]
-    for file in counted(missing, "copying the prepared corpus", len(missing)):
-        with file.open("rb") as source, storage.open_atomically(local / file.name) as copy:
-            shutil.copyfileobj(source, copy, CHUNK)
-    return local
-
-
-def temporary_folder() -> pathlib.Path:
-    """Makes a local folder for a corpus, which is removed at the end of the process."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="transformer-corpus-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-@functools.cache
-def _folder_of_copies(folder: epath.Path) -> pathlib.Path:
-    """Returns where the files of this folder are copied to."""
-    return temporary_folder()
-
-
-def part_files(folder: pathlib.Path, num_parts: int) -> list[pathlib.Path]:
-    """Returns the files of the parts, in order."""
-    return [folder / part_name(number, ARROW) for number in range(num_parts)]
+        sample = self.folder / LEFT_OUT
+        if sample.exists() and (content := sample.read_bytes()).count(b"\n") > 1:  # with its head
+            storage.write_atomically(folder / LEFT_OUT, content)

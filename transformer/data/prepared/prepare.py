@@ -10,13 +10,12 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import numpy as np
 import sentencepiece
 from etils import epath
 
@@ -30,7 +29,7 @@ from transformer.data.corpora.cleaning import (
     read_held_out,
 )
 from transformer.data.corpora.corpora import Tags, parse_corpora
-from transformer.data.corpora.pair_files import Block
+from transformer.data.corpora.pair_files import Block, sample_evenly
 from transformer.data.corpora.training_text import TrainingText
 from transformer.data.prepared.corpus import (
     HEADER,
@@ -38,8 +37,9 @@ from transformer.data.prepared.corpus import (
     PreparedCorpus,
     local_files,
     temporary_folder,
+    write_header,
+    write_part,
 )
-from transformer.data.prepared.parts import write_header, write_part
 from transformer.data.tokenizers.files import (
     load_tokenizers,
     save_tokenizers,
@@ -49,7 +49,7 @@ from transformer.data.tokenizers.files import (
 from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.files import storage
 from transformer.files.parts import Parts
-from transformer.files.reading import TransientError, reason_of, unreadable
+from transformer.files.reading import TransientError, reason_of
 from transformer.workdir import WorkDir
 
 NAME = "prepared_corpora"
@@ -62,7 +62,7 @@ PATIENCE = 60.0  # seconds without a new part of the others, after which a proce
 LARGE = 50_000  # pairs of a corpus of whose preparation something is said
 MOST_PAIRS = 2_000_000  # that a vocabulary is learnt from
 OTHER_FOLDER = "name another folder with --config.data.cache"
-Facts = dict[str, Any]  # as they are written in JSON
+Recipe = dict[str, Any]  # as it is written in JSON
 
 
 class Share(NamedTuple):
@@ -82,10 +82,10 @@ def prepare_text(config: Config, workdir: WorkDir, index: int, count: int) -> li
     Returns sentences on the whole corpus; none if others have parts left to prepare.
     """
     source, text = vocabulary_of(workdir, config.training.init_from), TrainingText(config.data)
-    tokenizers = load_tokenizers(source.path) if source else None
-    cache = cache_folder(config.data, workdir.path)
+    known = load_tokenizers(source.path) if source else None
     evaluation = text.evaluation  # read first, so that a missing split is reported before the work
-    _, corpus = training_corpus(config, text, cache, tokenizers, Share(index, count, waits=False))
+    share = Share(index, count, waits=False)
+    _, corpus = training_corpus(config, text, workdir.path, known, share)
     if corpus is None:
         return []
     num_pairs, left_out = len(corpus.source), corpus.left_out
@@ -98,30 +98,28 @@ def prepare_text(config: Config, workdir: WorkDir, index: int, count: int) -> li
 def training_corpus(
     config: Config,
     text: TrainingText,
-    cache: epath.Path,
-    tokenizers: tuple[Tokenizer, Tokenizer] | None,
+    workdir: storage.PathLike,
+    known: tuple[Tokenizer, Tokenizer] | None,
     share: Share,
 ) -> tuple[tuple[Tokenizer, Tokenizer], PreparedCorpus | None]:
     """Returns (tokenizers, prepared corpus) of a run; None if others have parts left to prepare.
 
-    cache: the folder of prepared corpora. tokenizers: those of the run; None: they are learnt from
-    the text, unless `cache` has them. Raises ValueError if the text is damaged or no pair of it is
-    left, or the folder cannot be written; no part is left there then. What a TransientError ends
-    goes on from there at the next start.
+    known: the tokenizers of the run; None: they are learnt from the text, unless the cache has
+    them. Raises ValueError if the text is damaged or no pair of it is left, or the cache cannot be
+    written; no part is left there then. What a TransientError ends goes on from there at the next
+    start.
     """
-    facts = text_facts(text)
-    tokenizers = tokenizers or learn_vocabularies(config, text, cache, facts)
+    cache = cache_folder(config.data, workdir)
+    tokenizers = known or _learn_vocabularies(config, text, cache)
     Tags(config.data).check(tokenizers[0])
-    recipe = corpus_recipe(text.config, tokenizers)
-    folder = cache / _entry_name("corpus", recipe, facts)
-    corpus, how = open_corpus(folder), "was prepared before"
+    recipe, start = corpus_recipe(config.data, tokenizers), time.monotonic()
+    folder = cache / _entry_name("corpus", recipe, text)
+    corpus = open_corpus(folder)
     if corpus is None:
-        start = time.monotonic()
-        corpus = _prepare(folder, text, tokenizers, {"recipe": recipe, "text": facts}, share)
-        how = f"prepared in {format_seconds(time.monotonic() - start)}"
+        corpus = _prepare(folder, text, tokenizers, recipe, share)
     if corpus is not None and len(corpus.source) > LARGE:
-        tokens = sum(int(s.lengths.sum(dtype=np.int64)) for s in (corpus.source, corpus.target))
-        say(f"corpus of {len(corpus.source):,} pairs, {tokens:,} tokens, {how}: {folder}")
+        seconds = format_seconds(time.monotonic() - start)
+        say(f"corpus of {len(corpus.source):,} pairs, ready after {seconds}: {folder}")
     return tokenizers, corpus
 
 
@@ -129,26 +127,21 @@ def _prepare(
     folder: epath.Path,
     text: TrainingText,
     tokenizers: Sequence[Tokenizer],
-    made_of: Facts,
+    recipe: Recipe,
     share: Share,
 ) -> PreparedCorpus | None:
     """Returns the corpus when all parts are there; None if others have parts left to write."""
-    parts, corpus = Parts(folder), None
+    parts = Parts(folder)
     keep = KeepPairs(text.config, text.held_out, text.evaluation)
     write = partial(write_part, keep, tokenizers, str(folder))
     try:
         _make_folder(folder)
-        while corpus is None:  # again where a part is found to be damaged
-            if not _write_parts(parts, text, write, share):
-                return None
-            try:
-                write_header(folder, text, made_of)
-            except DamagedFileError as damage:
-                _discard(folder, damage.args[0])
-            else:
-                parts.remove_unfinished()
-                corpus = open_corpus(folder)
-        return corpus
+        if not (num_parts := _write_parts(parts, text, write, share)):
+            return None
+        write_header(folder, text, num_parts, recipe)
+        parts.remove_unfinished()
+    except DamagedFileError as damage:
+        _discard(folder, damage.args[0])
     except TransientError:  # the parts that are missing are written by the next start
         raise
     except ValueError:  # the text is wrong: once it is mended, these parts are of no use
@@ -162,30 +155,37 @@ def _prepare(
             f"The prepared corpus cannot be written to {folder} ({reason_of(error)}), and no part "
             f"of it is left there: {OTHER_FOLDER}."
         ) from None
+    return open_corpus(folder) or _prepare(folder, text, tokenizers, recipe, share)
 
 
 def _write_parts(
     parts: Parts, text: TrainingText, write: Callable[[Block], None], share: Share
-) -> bool:
-    """Writes the parts of this process's share and sees to the others; whether all are there."""
+) -> int:
+    """Writes the parts of this process's share and sees to the others.
 
-    def write_missing(index: int, count: int) -> None:
+    Returns the number of all parts, or 0 if the others have some left to write.
+    """
+    num_parts = 0
+
+    def missing(index: int, count: int) -> Iterator[Block]:
+        nonlocal num_parts
         done = parts.finished()
-        for _ in text.each(
-            write,
-            "preparing the corpus",
-            lambda block: block.number % count == index and block.number not in done,
-            count,
-        ):
+        for block in text.blocks():
+            num_parts = block.number + 1
+            if block.number % count == index and block.number not in done:
+                yield block
+
+    def write_all(blocks: Iterator[Block]) -> None:
+        for _ in text.in_workers(write, blocks, "preparing the corpus"):
             pass
 
-    write_missing(share.index, share.count)
-    everything = set(range(text.num_blocks))
-    if share.waits:
-        if parts.wait_for(everything, PATIENCE, "waiting for the other hosts' parts"):
-            write_missing(0, 1)
-        return True
-    return everything <= parts.finished().keys()
+    write_all(missing(share.index, share.count))
+    everything = set(range(num_parts))
+    if not share.waits:
+        return num_parts if everything <= parts.finished().keys() else 0
+    if parts.wait_for(everything, PATIENCE, "waiting for the other hosts' parts"):
+        write_all(missing(0, 1))
+    return num_parts
 
 
 def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
@@ -203,8 +203,6 @@ def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
         raise
     except DamagedFileError as damage:
         _discard(folder, damage.args[0])
-    except FileNotFoundError as error:
-        _discard(folder, Path(error.filename or folder / HEADER))
     except (KeyError, TypeError, ValueError):
         _discard(folder, Path(folder / HEADER))
     except OSError as error:
@@ -225,18 +223,17 @@ def _discard(folder: epath.Path, file: Path) -> None:
 # ---- the vocabularies
 
 
-def learn_vocabularies(
-    config: Config, text: TrainingText, cache: epath.Path, facts: list[Facts]
+def _learn_vocabularies(
+    config: Config, text: TrainingText, cache: epath.Path
 ) -> tuple[Tokenizer, Tokenizer]:
     """Returns the (source, target) tokenizers of a new run: those kept in `cache`, or learnt now.
 
     The held-out pairs are kept beside them, and written last: with them the folder is complete.
-    facts: those of `text_facts`. Raises ValueError if the text allows no such vocabulary, or they
-    cannot be read or written.
+    Raises ValueError if the text allows no such vocabulary, or they cannot be read or written.
     """
     if config.tokenizer.model:
         return train_tokenizers(config.tokenizer, [])
-    folder = cache / _entry_name("vocabulary", vocabulary_recipe(config), facts)
+    folder = cache / _entry_name("vocabulary", vocabulary_recipe(config), text)
     if (held_out := read_held_out(folder)) is not None:
         text.held_out = held_out
         try:
@@ -245,7 +242,9 @@ def learn_vocabularies(
             raise
         except ValueError as error:
             raise ValueError(f"{error} Without {folder} the vocabulary is learnt again.") from None
-    sample = text.sample(MOST_PAIRS)
+    sample, num_pairs = sample_evenly(text.pairs(), MOST_PAIRS)
+    if len(sample) < num_pairs:
+        say(f"the vocabulary is learnt from {len(sample):,} of {num_pairs:,} pairs")
     tokenizers = train_tokenizers(config.tokenizer, sample, Tags(config.data).all)
     Tags(config.data).check(tokenizers[0])  # before anything is kept of them
     try:
@@ -287,7 +286,7 @@ def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
         f"nothing can be written to {existing}, so that the next start prepares the corpus again; "
         f"{OTHER_FOLDER}"
     )
-    return epath.Path(temporary_folder())
+    return epath.Path(temporary_folder(existing))
 
 
 def _make_folder(folder: epath.Path) -> None:
@@ -308,45 +307,18 @@ def _make_folder(folder: epath.Path) -> None:
             path.mkdir(mode=0o700, exist_ok=True)
 
 
-def text_facts(text: TrainingText) -> list[Facts]:
-    """Returns what tells whether the text has changed, of each of its files.
-
-    It is path, size and time of the last change, or with `data.cache_key=hash` size and hash. With
-    `data.drop_overlap`, a hash of the evaluation sets comes last.
-    """
-    by_hash = text.config.cache_key == "hash"
-    facts = [_file_facts(file, by_hash=by_hash) for files in text.files for file in files]
-    return [*facts, {"evaluation": text.evaluation.digest}] if text.config.drop_overlap else facts
-
-
-def _file_facts(file: epath.Path, *, by_hash: bool) -> Facts:
-    try:
-        if by_hash:
-            with file.open("rb") as opened:
-                digest = hashlib.file_digest(cast(Any, opened), "blake2b").hexdigest()
-            return {"name": file.name, "bytes": file.stat().length, "blake2b": digest}
-        if storage.is_remote(file):
-            status = file.stat()
-            return {"path": str(file), "bytes": status.length, "modified": status.mtime}
-        local = os.stat(file)
-        path = str(storage.absolute(file))
-        return {"path": path, "bytes": local.st_size, "modified": local.st_mtime_ns}
-    except OSError as error:
-        raise unreadable(str(file), error) from None
-
-
-def vocabulary_recipe(config: Config) -> Facts:
+def vocabulary_recipe(config: Config) -> Recipe:
     """Returns what the vocabularies of a new run follow from, besides the text."""
     return {"tokenizer": vars(config.tokenizer), **_text_recipe(config.data, FILTERS)}
 
 
-def corpus_recipe(data: DataConfig, tokenizers: Sequence[Tokenizer]) -> Facts:
+def corpus_recipe(data: DataConfig, tokenizers: Sequence[Tokenizer]) -> Recipe:
     """Returns what the ids of a corpus follow from, besides the text."""
     digests = [hashlib.sha256(tokenizer.to_bytes()).hexdigest() for tokenizer in tokenizers]
     return {"tokenizers": digests, **_text_recipe(data, FILTERS + OF_TOKENS)}
 
 
-def _text_recipe(data: DataConfig, settings: Sequence[str]) -> Facts:
+def _text_recipe(data: DataConfig, settings: Sequence[str]) -> Recipe:
     corpora = parse_corpora(data.corpus)
     return {
         "format": FORMAT,
@@ -357,10 +329,10 @@ def _text_recipe(data: DataConfig, settings: Sequence[str]) -> Facts:
     }
 
 
-def _entry_name(kind: str, recipe: Facts, text: list[Facts]) -> str:
-    """Returns the name of the folder for these facts, as "corpus-0123456789ab-ba9876543210".
+def _entry_name(kind: str, recipe: Recipe, text: TrainingText) -> str:
+    """Returns the name of a folder of the cache, as "corpus-0123456789ab-ba9876543210".
 
     Two that differ behind the last hyphen alone are of the same corpora, whose text has changed.
     """
-    facts = (json.dumps(facts, sort_keys=True).encode() for facts in (recipe, text))
+    facts = (json.dumps(facts, sort_keys=True).encode() for facts in (recipe, text.facts))
     return "-".join([kind, *(hashlib.sha256(fact).hexdigest()[:12] for fact in facts)])
