@@ -116,8 +116,8 @@ def test_what_marian_does_by_itself_is_kept(tmp_path):
     folder = copy_package(tmp_path / "a", settings=settings)
     (folder / "decoder.yml").write_text("vocabs: [opus.vocab.yml, opus.vocab.yml]\n")
     config = read_marian(folder).config
-    assert (config.decoding.beam_size, config.decoding.alpha) == (12, 0)
-    assert config.model.activation == "gelu_sigmoid"
+    found = config.decoding.beam_size, config.decoding.alpha, config.model.activation
+    assert found == (12, 0, "gelu_sigmoid")
 
 
 def test_all_that_has_no_counterpart_is_named_at_once(tmp_path):

@@ -13,7 +13,7 @@ import numpy as np
 
 from transformer.config import ModelConfig
 from transformer.interop import writing
-from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
+from transformer.interop.portable_model import SOFTMAX, FlatParams, PortableModel
 from transformer.interop.weights.folds import position_table
 from transformer.interop.weights.name_table import GAMMA_BETA, Entry, entries, write
 from transformer.optional_libraries import require
@@ -127,13 +127,13 @@ def _fill(spec: Any, model: ModelConfig, params: FlatParams, length: int) -> Non
 
     In the table of names "layer.0" is the first element of the list `layer`.
     """
-    source = "shared" if model.embedding_sharing == "all" else "source"
-    target, softmax = TARGET[model.embedding_sharing], SOFTMAX[model.embedding_sharing]
+    is_shared, softmax = model.embedding_sharing == "all", SOFTMAX[model.embedding_sharing]
+    source, target = ("shared", "shared") if is_shared else ("source", "target")
     positions = "source_positions/table", "target_positions/table"
     params = params | {name: position_table(model, params, name, length) for name in positions}
     table = [
         Entry(f"{source}_embedding/table", "encoder.embeddings.0.weight"),
-        Entry(f"{target}/table", "decoder.embeddings.weight"),
+        Entry(f"{target}_embedding/table", "decoder.embeddings.weight"),
         Entry(f"{softmax}/table", "decoder.projection.weight"),
         *entries(params, {f"{softmax}/bias": "decoder.projection.bias"} | NAMES, GAMMA_BETA),
     ]

@@ -10,10 +10,8 @@ from transformer.data.files.labels import Labels
 from transformer.data.tokenizers.files import Tokenizer
 from transformer.data.tokenizers.lists import PieceListTokenizer
 
-# By model.embedding_sharing: the module whose table the decoder looks up, and the softmax's.
-TARGET = {"all": "shared_embedding", "target": "target_embedding", "none": "target_embedding"}
+# By model.embedding_sharing: the module whose table is the softmax's.
 SOFTMAX = {"all": "shared_embedding", "target": "target_embedding", "none": "softmax"}
-
 FlatParams = dict[str, np.ndarray]  # "encoder/layer_0/self_attention/query/kernel": float32
 
 

@@ -144,7 +144,10 @@ def read_seq2seq(
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
-    """Returns what config.json says, and over it generation_config.json; refuses what we lack."""
+    """Returns what config.json says, and over it generation_config.json; refuses what we lack.
+
+    "silenced": the ids that no search may find.
+    """
     files = ["config.json", "generation_config.json"]
     given = [read_settings(folder, file) for file in files if (folder / file).is_file()]
     given = [pair for part in given for pair in part.items()]
@@ -163,7 +166,7 @@ def _read_settings(folder: Path) -> dict[str, Any]:
     lists = silent if isinstance(silent, list) else [silent]
     if any(not isinstance(ids, list) or any(i not in known for i in ids) for ids in lists):
         raise ValueError(f"bad_words_ids must list ids from 0 to {known[-1]:,}, not {silent!r}.")
-    return settings
+    return settings | {"silenced": [words[0] for words in silent if len(words) == 1]}
 
 
 def _positions(family: Family, settings: Mapping[str, Any], tensors: Tensors) -> dict[str, Any]:
@@ -192,9 +195,9 @@ def _read_params(
     is_sinusoidal = model.positions != "learned"
     columns = folds.interleaved_columns(model.d_model)
     bias, target = f"{SOFTMAX[model.embedding_sharing]}/bias", vocabulary.tokenizers[1]
-    silenced = _silenced(settings)
+    silenced = settings["silenced"]
     if target.special.bos == target.special.pad:
-        silenced.append(target.special.bos)  # whose row is the start's
+        silenced = [*silenced, target.special.bos]  # whose row is the start's
 
     def change(name: str, array: np.ndarray) -> np.ndarray:
         if name.endswith("_positions/table"):
@@ -217,7 +220,7 @@ def _describe(settings: Mapping[str, Any], config: Config, languages: tuple[str,
         pair = f"{config.data.source_language} to {config.data.target_language}"
         notes.append(f"The folder does not name its languages; the run says {pair}.")
     listed = [f"{name}={settings[name]}" for name in unused if settings[name] not in unused[name]]
-    if len(_silenced(settings)) < len(settings["bad_words_ids"]):
+    if len(settings["silenced"]) < len(settings["bad_words_ids"]):
         listed.append("bad_words_ids of several pieces")
     if settings["length_penalty"] < 0:
         listed.append(f"length_penalty={settings['length_penalty']}")
@@ -227,11 +230,6 @@ def _describe(settings: Mapping[str, Any], config: Config, languages: tuple[str,
             f"translation has {config.decoding.max_extra_length} tokens more than its source."
         )
     return notes
-
-
-def _silenced(settings: Mapping[str, Any]) -> list[int]:
-    """Returns their ids that no search may find."""
-    return [words[0] for words in settings["bad_words_ids"] if len(words) == 1]
 
 
 def _copies(sharing: str, tensors: TensorFiles) -> list[str]:
