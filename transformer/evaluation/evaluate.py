@@ -143,7 +143,7 @@ def compare(
         if save:
             how = {"corpus": corpus, "dtype": dtype, "search": search}
             name = results_name(config, examples.name, checkpoint, **how)
-            folder = bounded_name("_".join(["compare", name, "with", *comparison.names[1:]]))
+            folder = bounded_name("_".join(["compare", name, "with", *map(str, others)]))
             _save(comparison.save, run, folder)
     return comparison
 

@@ -72,7 +72,8 @@ class Score:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """Returns the score that `to_json` wrote; a value that was not finite is infinite."""
-        return cls(**record | {"value": math.inf if record["value"] is None else record["value"]})
+        value = record["value"]
+        return cls(**{**record, "value": math.inf if value is None else value})
 
 
 @dataclass(kw_only=True)

@@ -92,10 +92,9 @@ def check_files(output: str, *files: str, may_replace: bool = True) -> None:
         are_there = os.path.exists(output) and os.path.exists(local)
         if file == output or (are_there and os.path.samefile(output, local)):
             raise ValueError(f"--output={output} is read, too, and would be lost: name another.")
-    if output and not may_replace:
-        file = ResumableFile(output, {})
-        if file.output.is_file() and not file.is_started:
-            raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
+    is_there = output and not may_replace and storage.locate(output).is_file()
+    if is_there and not ResumableFile(output, {}).is_started:
+        raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
     counts = [count_lines(path) for path in files] if len(files) > 1 else []
     if None not in counts and len(set(counts)) > 1:
         a, b = (f"{path} has {count} lines" for path, count in zip(files, counts, strict=True))

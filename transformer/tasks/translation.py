@@ -209,7 +209,8 @@ class TranslationTask(Task):
     def score_test_split(self) -> Evaluation:
         self._predictor.use(restore(self.workdir.path))  # its search has been compiled already
         corpus = f"{self.config.data.corpus} {self.config.data.test_split}"
-        return evaluate_translator(self._predictor, *zip(*self.test_pairs, strict=True), corpus)
+        sources, references = zip(*self.test_pairs, strict=True)
+        return evaluate_translator(self._predictor, sources, references, corpus)
 
     def summary_lines(self) -> list[str]:
         batches, data = self.training_batches, self.config.data

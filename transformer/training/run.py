@@ -106,7 +106,7 @@ def train(
         raise ValueError(f"train takes a transformer.Config, not a {type(config).__name__}.")
     start = time.monotonic()
     with showing_phases() if verbose else silence():
-        devices.check_accelerator(say)
+        devices.check_accelerator()
         folder = WorkDir(workdir, writes=jax.process_index() == 0)
         config = folder.with_choices(config.validate())
         if _is_finished(folder, config):
