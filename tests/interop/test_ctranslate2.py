@@ -99,7 +99,6 @@ TEXT = ["eine kleine Katze", "ein großer Hund", "die Katze und der Hund", "zwei
     others_long(
         [
             ("sentencepiece", "power"),
-            ("imported", "power"),
             ("characters", "power"),
             ("pieces", "power"),
             ("pieces", "gnmt"),
@@ -113,7 +112,6 @@ def test_the_readme_translates(tmp_path, monkeypatch, kind, penalty):
     """
     texts = ["One sentence.", "Another one."]
     tokenizer = {
-        "imported": lambda: read_marian(GOLDEN / "marian_pieces").tokenizers[0],
         "sentencepiece": lambda: SentencePieceTokenizer.train(TEXT, 300),
         "characters": lambda: CharacterTokenizer.train(texts),
         "pieces": lambda: PiecesTokenizer(["One", "senten@@", "ce.", "Another", "one."], "@@"),
@@ -188,3 +186,13 @@ def test_models_of_many_languages_give_equal_lists(tmp_path, name):
     for best, others in zip(found, theirs, strict=True):
         assert [target.pieces(t.ids) for t in best] == others.hypotheses
         np.testing.assert_allclose([t.score for t in best], others.scores, atol=1e-5)
+
+
+@pytest.mark.long
+def test_the_readme_of_an_imported_model(tmp_path, monkeypatch):
+    """Catches a SentencePiece model whose pieces are not those of the vocabulary."""
+    model = read_marian(GOLDEN / "marian_pieces")
+    save_ctranslate2(model, tmp_path / "model")
+    texts = ["One sentence.", "Another one."]
+    found = Translator(as_run(model)).translate(texts, early_stopping=True, max_extra_length=200)
+    assert run_readme(tmp_path / "model", monkeypatch) == [t.text for t in found]

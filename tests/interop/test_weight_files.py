@@ -167,6 +167,15 @@ def test_a_pickle_runs_nothing(pickled, options, expected, tmp_path):
         open_tensors(tmp_path)
 
 
+def test_a_pickle_gives_a_tensor_no_state(tmp_path):
+    """Catches attributes, or other numbers, that a pickle sets after a tensor is made."""
+    pickled = golden_pickle(b"tq\x0cR", b"tq\x0cR}X\x04\0\0\0pathX\1\0\0\0xsb")
+    with zipfile.ZipFile(tmp_path / "pytorch_model.bin", "w") as archive:
+        for name, content in {"data.pkl": pickled, **NUMBERS["numbers"]}.items():
+            archive.writestr(f"archive/{name}", content)
+    assert_equal(open_tensors(tmp_path), open_tensors(GOLDEN))
+
+
 def test_a_folder_without_weights(tmp_path):
     """Catches a missing file that is reported by its number."""
     with pytest.raises(ValueError, match=r"neither model\.safetensors nor pytorch_model\.bin"):
