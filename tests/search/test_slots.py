@@ -132,8 +132,8 @@ def test_a_corpus_needs_few_programs():
 def test_an_endless_model_is_not_tried_with_few_columns(monkeypatch):
     """Catches every sentence searched twice where none ends, as early in training."""
     model = FakeModel(NUM_SENTENCES)
-    model.output[:, EOS] = 0
-    model.embedding[:] = 0
+    _, embedding, output = model.weights
+    output[:, EOS], embedding[:] = 0, 0
     endless = SearchOptions(1, 0.0, "gnmt", EXTRA, min_length=99)
     programs = make_programs(options=endless)
     calls, advance = [], programs.advance
