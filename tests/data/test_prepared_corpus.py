@@ -365,7 +365,7 @@ def test_a_hash_knows_a_copy(config, key, monkeypatch, tmp_path):
 def test_a_folder_that_cannot_be_written(config, said, monkeypatch, tmp_path):
     """Catches a run that cannot start beside a folder of somebody else's."""
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(ValueError, match=r"Nothing can be written to .*data\.cache="):
+    with pytest.raises(ValueError, match=r"Nothing can be written to .*data\.cache\."):
         prepare(config)
     config.data.cache = ""
     (tmp_path / "runs").mkdir()
