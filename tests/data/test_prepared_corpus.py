@@ -20,18 +20,8 @@ from transformer.data.corpora.cleaning import filter_by_length
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared import corpus as corpus_module
 from transformer.data.prepared import prepare as prepare_module
-from transformer.data.prepared.corpus import (
-    ArrowFile,
-    SentencesOfParts,
-    arrow_bytes,
-    arrow_lists,
-)
-from transformer.data.prepared.prepare import (
-    Share,
-    cache_folder,
-    open_corpus,
-    training_corpus,
-)
+from transformer.data.prepared.corpus import ArrowFile, SentencesOfParts, arrow_bytes, arrow_lists
+from transformer.data.prepared.prepare import Share, cache_folder, open_corpus, training_corpus
 from transformer.data.rows.epoch_plan import CorpusPart
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged

@@ -45,8 +45,8 @@ def parse_corpora(text: str) -> list[Corpus]:
             corpora.append(Corpus(name, 0.0))
         if not 0 < corpora[-1].weight < math.inf:
             raise ValueError(
-                f"A corpus is NAME or NAME@WEIGHT, a finite weight above 0, and perhaps #TAG at the "
-                f"end, a word without @ # / ▁, not '{part}'."
+                f"A corpus is NAME or NAME@WEIGHT, a finite weight above 0, and perhaps #TAG at "
+                f"the end, a word without @ # / ▁, not '{part}'."
             )
     if not corpora:
         raise ValueError("data.corpus is empty; name a corpus, for example 'embedded'.")

@@ -21,12 +21,7 @@ from etils import epath
 from transformer.config import Config, DataConfig
 from transformer.console import say
 from transformer.data.corpora import pair_files
-from transformer.data.corpora.cleaning import (
-    HELD_OUT,
-    KeepPairs,
-    length_warnings,
-    read_held_out,
-)
+from transformer.data.corpora.cleaning import HELD_OUT, KeepPairs, length_warnings, read_held_out
 from transformer.data.corpora.corpora import Tags, parse_corpora
 from transformer.data.corpora.pair_files import Block, sample_evenly
 from transformer.data.corpora.training_text import TrainingText
