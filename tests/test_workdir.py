@@ -70,23 +70,21 @@ def test_a_run_knows_its_text_from_any_folder(tmp_path, monkeypatch):
         WorkDir(run).is_finished(config)
 
 
-@pytest.mark.parametrize(
-    ("there", "here", "is_same"),
-    [
-        ("/a/wmt@2#<x>,tfds:b/c", "/d/wmt@2#<x>,tfds:b/c", True),
-        ("gs://a/wmt/", "/d/wmt", True),
-        ("gs://a/x/", "gs://b/y/", False),
-        ("gs://a/x/@2", "gs://b/x@3", False),
-        ("tfds:wmt14_translate/de-en", "tfds:wmt16_translate/de-en", False),
-        ("tfds:a/wmt", "/a/wmt", False),
-        ("/a/wmt", "/a/wmt,/a/wmt", False),
-    ],
-)
-def test_a_corpus_is_the_same_where_it_has_its_name(there, here, is_same):
+def test_a_corpus_is_the_same_where_it_has_its_name():
     """Catches a corpus of another year, or of another folder whose name ends in "/", taken for the
     one that a run began with, and a folder that was moved taken for another."""
     (corpus,) = (known for known in Config.settings() if known.name == "data.corpus")
-    assert corpus.is_same(there, here) is corpus.is_same(here, there) is is_same
+    pairs = {
+        ("/a/wmt@2#<x>,tfds:b/c", "/d/wmt@2#<x>,tfds:b/c"): True,
+        ("gs://a/wmt/", "/d/wmt"): True,
+        ("gs://a/x/", "gs://b/y/"): False,
+        ("gs://a/x/@2", "gs://b/x@3"): False,
+        ("tfds:wmt14_translate/de-en", "tfds:wmt16_translate/de-en"): False,
+        ("tfds:a/wmt", "/a/wmt"): False,
+        ("/a/wmt", "/a/wmt,/a/wmt"): False,
+    }
+    assert {pair: corpus.is_same(*pair) for pair in pairs} == pairs
+    assert {pair: corpus.is_same(*pair[::-1]) for pair in pairs} == pairs
 
 
 def test_a_start_without_a_run_leaves_no_folder(tmp_path):
@@ -143,19 +141,12 @@ def test_importing_sets_no_environment(monkeypatch):
     assert os.environ.items() >= storage.CLOUD_ENVIRONMENT.items()
 
 
-def test_a_temporary_file_follows_no_link(tmp_path):
-    """Catches another file overwritten, to which somebody laid a link under a known name."""
-    (tmp_path / "precious").write_text("mine")
-    (tmp_path / "scores.json.tmp").symlink_to(tmp_path / "precious")
-    write_atomically(tmp_path / "scores.json", "{}")
-    assert (tmp_path / "precious").read_text() == "mine"
-    assert (tmp_path / "scores.json").read_text() == "{}"
-    assert not (tmp_path / "scores.json").is_symlink()
-
-
 def test_a_failed_write_leaves_the_old_file(tmp_path):
-    """Catches a file that is emptied before its new content is known, or written in place."""
+    """Catches a file that is emptied before its new content is known, or written in place, and a
+    link that somebody laid under a known name, behind which another file is overwritten."""
     path = tmp_path / "file"
+    (tmp_path / "precious").write_text("old")
+    (tmp_path / "file.tmp").symlink_to(tmp_path / "precious")
     write_atomically(path, "old")
     with pytest.raises(UnicodeEncodeError):
         write_atomically(path, "new \ud800")
@@ -164,19 +155,22 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         file.flush()
         assert path.read_text() == "old"  # what a reader sees, or a kill leaves, meanwhile
         raise KeyError
-    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("file", "old")]
+    left = {each.name: (each.read_text(), each.is_symlink()) for each in tmp_path.iterdir()}
+    assert left == dict.fromkeys(("file", "precious"), ("old", False))
 
 
-@pytest.mark.parametrize("known", [{}, {"attention": "of_the_future"}])
-def test_a_run_of_a_newer_version_says_so(tmp_path, known):
+def test_a_run_of_a_newer_version_says_so(tmp_path):
     """Catches a run of tomorrow that is refused as if it were damaged."""
     workdir = make_run(tmp_path / "run")
     values = json.loads((workdir / "config.json").read_text())
-    values["model"] |= known or {"flux_capacitor": 1}
-    (workdir / "config.json").write_text(json.dumps(values))
-    said = "model.attention must be" if known else "newer one, .* there is no model.flux_capacitor"
-    with pytest.raises(ValueError, match=rf"config\.json: .*{said}"):
-        workdir.load_config()
+    for changes, said in (
+        ({"attention": "of_the_future"}, "model.attention must be"),
+        ({"flux_capacitor": 1}, "newer one, .* there is no model.flux_capacitor"),
+    ):
+        changed = values | {"model": values["model"] | changes}
+        (workdir / "config.json").write_text(json.dumps(changed))
+        with pytest.raises(ValueError, match=rf"config\.json: .*{said}"):
+            workdir.load_config()
 
 
 def test_only_what_follows_the_last_at_sign_of_a_run_names_a_checkpoint(tmp_path):

@@ -116,10 +116,7 @@ class LiveLine:
     The row has the phases that last, outermost first, or else what was shown last. A file gets a
     line of the phases that last whenever nothing was said for some seconds (`SHOW_EVERY`).
 
-    stream: None for standard error, whatever that is at the time. has_stamps: whether lines in a
-    file begin with date and time. log: takes every line that stays and the states that a file would
-    get, with date and time; each ends with a newline. is_silent: whether nothing is printed, but
-    only kept in the log. shows_phases: whether `phase` shows what is done.
+    stream: None for standard error, whatever that is at the time.
     """
 
     def __init__(
@@ -129,8 +126,10 @@ class LiveLine:
         self._phases: list[Phase] = []
         self._text = self._row = ""  # what was shown last; what the terminal's row holds
         self._last = clock()  # when something was shown or said
-        self.has_stamps = self.is_silent = self.shows_phases = False
-        self.log: Callable[[str], object] | None = None
+        self.has_stamps = False  # lines in a file begin with date and time
+        self.is_silent = False  # nothing is printed, but only kept in the log
+        self.shows_phases = False  # `phase` shows what is done
+        self.log: Callable[[str], object] | None = None  # takes what a file would get, with dates
 
     @property
     def is_due(self) -> bool:

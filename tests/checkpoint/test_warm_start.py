@@ -102,26 +102,20 @@ def test_layers_that_the_other_run_lacks_begin_fresh(runs):
     assert not params["encoder/layer_1/feed_forward/inner/kernel"].any()
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("model.num_heads", 4),
-        ("model.norm", "pre"),
-        ("model.embedding_sharing", "target"),
-        ("tokenizer.kind", "characters"),
-    ],
-)
-def test_another_network_or_vocabulary_is_refused(runs, setting, value):
+def test_another_network_or_vocabulary_is_refused(runs):
     """Catches heads that are cut another way, and ids that stand for other pieces, unnoticed."""
     config = make_config()
     config.training.init_from = str(runs / "translation")
     check_init_from(config)
-    there = config.values()[setting]
-    with pytest.raises(ValueError) as error:
-        check_init_from(config.with_values({setting: value}))
-    said = f"{setting} is {there!r} there, {value!r} here. Set --config.{setting}={there}, or take"
-    assert said in str(error.value)
-    assert f"--config=configs/fine_tune.py:{runs / 'translation'}" in str(error.value)
+    changes = {"model.num_heads": 4, "model.norm": "pre", "tokenizer.kind": "characters"}
+    changes["model.embedding_sharing"] = "target"
+    for setting, value in changes.items():
+        there = config.values()[setting]
+        with pytest.raises(ValueError) as error:
+            check_init_from(config.with_values({setting: value}))
+        said = f"{setting} is {there!r} there, {value!r} here. Set --config.{setting}={there}, or"
+        assert said in str(error.value)
+        assert f"--config=configs/fine_tune.py:{runs / 'translation'}" in str(error.value)
 
 
 def test_another_vocabulary_is_refused(tmp_path):

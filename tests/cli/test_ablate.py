@@ -121,22 +121,19 @@ def test_a_saved_run_is_the_run_that_was_scored(tmp_path):
         saved_run(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--rows=base,h9"], "there is no row 'h9'; the rows are base, h1"),
-        (["--table=nowhere.py"], "--table must name a Python file"),
-        (["--table=configs/digits.py"], "digits.py: it must define ROWS"),
-        (["--seeds=0,x"], "--seeds must be whole numbers with commas between, not 'x'"),
-        (["--steps=0"], "--steps must be at least 1"),
-        (["--row=base"], "did you mean --rows?"),
-    ],
-)
-def test_mistakes_are_refused_before_anything_is_trained(trained, arguments, said):
+def test_mistakes_are_refused_before_anything_is_trained(trained):
     """Catches a mistake that is found when the other rows are trained."""
-    code, out, err = commands.call("ablate.py", *arguments)
-    assert (code, out, trained.runs) == (2, b"", [])
-    assert said in err and err.count("\n") == 1 and err.startswith("error: ")
+    for argument, said in (
+        ("--rows=base,h9", "there is no row 'h9'; the rows are base, h1"),
+        ("--table=nowhere.py", "--table must name a Python file"),
+        ("--table=configs/digits.py", "digits.py: it must define ROWS"),
+        ("--seeds=0,x", "--seeds must be whole numbers with commas between, not 'x'"),
+        ("--steps=0", "--steps must be at least 1"),
+        ("--row=base", "did you mean --rows?"),
+    ):
+        code, out, err = commands.call("ablate.py", argument)
+        assert (code, out, trained.runs) == (2, b"", [])
+        assert said in err and err.count("\n") == 1 and err.startswith("error: ")
 
 
 def test_the_plan_is_shown_without_training(trained):

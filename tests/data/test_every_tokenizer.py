@@ -106,7 +106,7 @@ def test_damaged_files_are_refused_in_one_sentence(name):
         ]  # fmt: skip
         files += [b"[]", b"3", *(json.dumps(whole | damage).encode() for damage in damages)]
     elif suffix == ".characters":
-        files += [b"[]", b"{}", b'["a", "a"]', b'["ab"]', b'["a", 1]', b'["a",']
+        files += [b"[]", b"{}", b'["a", "a"]', b'["a",']
     elif suffix == ".json":
         files += [b"{}", data[:99], data[:-9]]
     for damaged in files:

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of `transformer.data`."""
+"""The examples in the docstrings of `transformer.data` and `transformer.search`."""
 
 import doctest
 
@@ -7,8 +7,9 @@ import pytest
 from transformer.data.corpora import cleaning, corpora, languages
 from transformer.data.files import text
 from transformer.data.rows import bucketing, masked_batches
+from transformer.search import options, programs
 
-MODULES = bucketing, cleaning, corpora, languages, masked_batches, text
+MODULES = bucketing, cleaning, corpora, languages, masked_batches, options, programs, text
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -120,37 +120,36 @@ def test_ready_made_pieces():
     assert PiecesTokenizer.train(["a@@ b"], "").join_pieces("a@@ b") == "a@@ b"
 
 
-def write_files(folder, pieces, models):
+def in_transformers(kind, folder, pieces, models, **options):
+    """The tokenizer of the library transformers that a folder with these files gives."""
+    transformers = pytest.importorskip("transformers")
     (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
     for name, model in models.items():
         (folder / name).write_bytes(model)
+    return getattr(transformers, f"{kind}Tokenizer").from_pretrained(folder, **options)
 
 
-def test_marian_has_the_ids_of_transformers(tmp_path):
-    """Catches another vocabulary for one side, and another treatment of spaces and languages."""
-    transformers = pytest.importorskip("transformers")
+def test_marian_and_m2m100_have_the_ids_of_transformers(tmp_path):
+    """Catches another vocabulary for one side, another treatment of spaces and languages, a
+    language at the wrong end, and pieces that are one id off."""
     pieces = ["</s>", "<unk>", *UNION, ">>fra<<", ">>zho_Hant<<", "<pad>"]
-    write_files(tmp_path, pieces, {"source.spm": MODELS[0], "target.spm": MODELS[1]})
-    reference = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    models = {"source.spm": MODELS[0], "target.spm": MODELS[1]}
+    marian = in_transformers("Marian", tmp_path, pieces, models)
     pad = len(pieces) - 1
     special = SpecialIds(pad, pad, 0, 1, 1)
     source, target = (PieceListTokenizer(model, pieces, special=special) for model in MODELS)
     for text in [*ENGLISH, *GERMAN, *HARD, *LANGUAGES]:
         (inputs,), (targets,) = source.encode([text]), target.encode([text])
-        assert inputs == reference(text).input_ids, text
-        assert targets == reference(text_target=text).input_ids, text
+        assert inputs == marian(text).input_ids, text
+        assert targets == marian(text_target=text).input_ids, text
         for ids in (inputs, targets):
             options = dict(skip_special_tokens=True, use_source_tokenizer=False)
-            assert target.decode(ids) == reference.decode(ids, **options), text
+            assert target.decode(ids) == marian.decode(ids, **options), text
 
-
-def test_m2m100_has_the_ids_of_transformers(tmp_path):
-    """Catches a language at the wrong end, and pieces that are one id off."""
-    transformers = pytest.importorskip("transformers")
     pieces = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(MODELS[1])]
-    write_files(tmp_path, pieces, {"sentencepiece.bpe.model": MODELS[1]})
-    reference = transformers.M2M100Tokenizer.from_pretrained(tmp_path, src_lang="en", tgt_lang="de")
-    numbered = sorted(reference.lang_code_to_id.items(), key=lambda language: language[1])
+    models = {"sentencepiece.bpe.model": MODELS[1]}
+    m2m = in_transformers("M2M100", tmp_path, pieces, models, src_lang="en", tgt_lang="de")
+    numbered = sorted(m2m.lang_code_to_id.items(), key=lambda language: language[1])
     pieces += [f"__{code}__" for code, _ in numbered]
     special = SpecialIds(1, 2, 2, 3, 3)
     source, target = (
@@ -158,7 +157,7 @@ def test_m2m100_has_the_ids_of_transformers(tmp_path):
     )
     for text in [*ENGLISH, *GERMAN, *HARD]:
         (inputs,), (targets,) = source.encode([text]), target.encode([text])
-        assert inputs == reference(text).input_ids, text
-        assert targets == reference(text_target=text).input_ids, text
-        back = reference.decode(inputs[1:], skip_special_tokens=True)
+        assert inputs == m2m(text).input_ids, text
+        assert targets == m2m(text_target=text).input_ids, text
+        back = m2m.decode(inputs[1:], skip_special_tokens=True)
         assert source.decode(inputs) == back.replace("▁", " ").strip(), text

@@ -28,11 +28,10 @@ def masked_rows(sentences, *, rows=8, rate=0.5, vocab_size=VOCAB_SIZE, seed=0, s
     return MaskedBatches(packed, rate=rate, vocab_size=vocab_size, seed=seed, special=special)
 
 
-def masked(num_sentences=3000, rows=512, rate=0.15):
+def masked(rate=0.15):
     rng = np.random.default_rng(5)
-    lengths = rng.integers(0, 30, num_sentences)
-    pieces = (rng.integers(NUM_SPECIAL, VOCAB_SIZE, n).tolist() for n in lengths)
-    return masked_rows(([*ids, EOS] for ids in pieces), rows=rows, rate=rate)
+    pieces = (rng.integers(NUM_SPECIAL, VOCAB_SIZE, n).tolist() for n in rng.integers(0, 30, 3000))
+    return masked_rows(([*ids, EOS] for ids in pieces), rows=512, rate=rate)
 
 
 def originals(batch):
@@ -51,13 +50,18 @@ def assert_share(count, total, share):
     assert abs(count - total * share) < 5 * np.sqrt(total * share * (1 - share)), count / total
 
 
-@pytest.mark.parametrize("rate", [0.15, 0.4])
-def test_the_shares_are_those_of_the_paper(rate):
-    """Catches 15% of padding too, and 80/10/10 drawn one after the other (80/2/18)."""
-    batch = masked(rate=rate)[0]
+@pytest.mark.parametrize("rate", [0.15, 0.9])
+def test_pieces_alone_are_chosen_in_the_shares_of_the_paper(rate):
+    """Catches 15% of padding too, and 80/10/10 drawn one after the other (80/2/18); a sentence
+    whose end is hidden, a change with no guess, and segments lost to the attention of the encoder.
+    """
+    batches = masked(rate=rate)
+    batch, packed = batches[0], batches.packed[0]
     chosen, ids = originals(batch)
     pieces = (ids != PAD) & (ids != EOS)
-    assert pieces.sum() > 20_000
+    assert pieces.sum() > 20_000 and not chosen[~pieces].any()
+    assert np.array_equal(ids, packed.inputs)
+    assert all(map(np.array_equal, batch[1:3], packed[1:3]))  # segments and positions
     assert_share(chosen.sum(), pieces.sum(), rate)
     hidden = chosen & (batch.inputs == OWN_IDS.mask)
     kept = chosen & (batch.inputs == ids)
@@ -69,19 +73,6 @@ def test_the_shares_are_those_of_the_paper(rate):
     others = batch.inputs[swapped]
     assert others.min() >= NUM_SPECIAL and others.max() < VOCAB_SIZE
     assert len(set(others.tolist())) > len(others) / 4  # no piece is drawn most of the time
-
-
-def test_only_pieces_are_chosen_and_all_else_is_as_it_was_packed():
-    """Catches a sentence whose end is hidden, a guess at padding, a change with no guess, and
-    segments lost to the attention of the encoder."""
-    batches = masked(300, rows=32, rate=0.9)
-    for step in range(batches.batches_per_epoch):
-        batch, packed = batches[step], batches.packed[step]
-        chosen, ids = originals(batch)
-        assert chosen.any() and not chosen[(ids == EOS) | (ids == PAD)].any()
-        assert np.array_equal(ids, packed.inputs)
-        assert all(map(np.array_equal, batch[1:3], packed[1:3]))  # segments and positions
-        assert {array.dtype for array in batch[:-1]} == {np.dtype(np.int32)}
 
 
 def test_control_ids_are_those_of_the_vocabulary():

@@ -5,9 +5,7 @@ import pytest
 from tests.helpers.control_ids import UNK
 from transformer.config import TokenizerConfig
 from transformer.data.tokenizers.files import load_tokenizers, save_tokenizers, train_tokenizers
-from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
-from transformer.special_tokens import SPECIAL_NAMES
 
 PAIRS = [(f"the cat number {i} sat", f"die Katze Nummer {i} saß") for i in range(200)]
 SENTENCES = ["the cat", "die Katze", "new ☃"]
@@ -85,13 +83,3 @@ def test_missing_half_and_damaged_files_are_refused_by_name(tmp_path):
     (tmp_path / "target_tokenizer.model.tmp").write_bytes(data)  # a crash while it was written
     with pytest.raises(ValueError, match="holds no tokenizer"):
         load_tokenizers(tmp_path)
-
-
-def test_two_imported_tokenizers_may_share_one_list(tmp_path):
-    """Catches a target that splits as the source does, and lists that differ after loading."""
-    models = [t.to_bytes() for t in train_tokenizers(KINDS["separate"], PAIRS)]
-    saved = [PieceListTokenizer(model, [*SPECIAL_NAMES, *"▁thecadio"]) for model in models]
-    save_tokenizers(tmp_path, *saved)
-    loaded = load_tokenizers(tmp_path)
-    assert [t.to_bytes() for t in loaded] == [t.to_bytes() for t in saved]
-    assert loaded[0].to_bytes() != loaded[1].to_bytes()

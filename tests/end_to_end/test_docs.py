@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from sacrebleu import sentence_chrf
 
+from tests.data.corpus_files import write
 from tests.helpers.commands import call, one_device
 from tests.helpers.used_names import check_names
 
@@ -112,6 +113,11 @@ def run_block(block):
             assert code == 0, err
 
 
+def lines_of(*names):
+    """The lines of each of these files in the folder `text`."""
+    return [Path("text", name).read_text().splitlines() for name in names]
+
+
 @pytest.fixture
 def place(finished, tmp_path, monkeypatch):
     """The folder in which the page on back-translation is at work, with its runs."""
@@ -125,21 +131,16 @@ def place(finished, tmp_path, monkeypatch):
 @pytest.mark.long
 def test_back_translation_works_as_the_page_says(place):
     """Catches a command that fails, mixes up lines, or lets a test sentence through."""
-    real = place / "text" / "real"
-    real.mkdir(parents=True)
     for split, target in (("train", "5 1"), ("validation", "1, 2 3 4"), ("test", "Ab 5")):
-        (real / f"{split}.en").write_text("one two\n")
-        (real / f"{split}.de").write_text(f"{target}\n")
+        files = {f"{split}__en": "one two\n", f"{split}__de": f"{target}\n"}
+        write(place / "text" / "real", **files)
     fresh = [f"{a} {b} {a}" for a in range(5) for b in range(4)]
     known = ["1 2 3 4!", "aB  5", fresh[7], "", "0 " * 101]  # and one with a tab
     (place / "text" / "mono.de").write_text("\n".join([*fresh[:-1], "4\t3 4", *known]) + "\n")
     for block in shell_of("back_translation.md")[0]:
         run_block(block)
 
-    clean, back, synthetic = (
-        Path("text", name).read_text().splitlines()
-        for name in ("clean.de", "back.tsv", "synthetic/train.tsv")
-    )
+    clean, back, synthetic = lines_of("clean.de", "back.tsv", "synthetic/train.tsv")
     assert clean == fresh
     scores = {}  # of each line that could be in synthetic/train.tsv
     for line, target in zip(back, clean, strict=True):
@@ -148,8 +149,8 @@ def test_back_translation_works_as_the_page_says(place):
     left_out = scores.keys() - synthetic
     assert (len(synthetic), len(left_out)) == (18, 2)
     assert max(scores[line] for line in left_out) <= min(scores[line] for line in synthetic)
-    distilled = Path("text/distilled/train.de").read_text()
-    assert distilled.count("\n") == 1 and distilled.strip()
+    (distilled,) = lines_of("distilled/train.de")
+    assert len(distilled) == 1 and distilled[0].strip()
 
 
 @pytest.mark.long
@@ -164,13 +165,10 @@ def test_a_teacher_comes_into_the_pocket_as_the_page_says(place):
         if "benchmarks/" not in block:
             run_block(block)
 
-    sources, references, nbest = (
-        Path("text", name).read_text().splitlines()
-        for name in ("real/train.en", "real/train.de", "nbest.tsv")
-    )
-    pairs = [line.split("\t") for line in Path("text/distilled/train.tsv").read_text().splitlines()]
+    names = "real/train.en", "real/train.de", "nbest.tsv", "distilled/train.tsv"
+    sources, references, nbest, pairs = lines_of(*names)
     assert sources[3] == "on3 1 23 b" and len(pairs) == 9
-    for source, translation in pairs:
+    for source, translation in (pair.split("\t") for pair in pairs):
         line = sources.index(source)
         candidates = [row.split("\t")[1] for row in nbest[5 * line : 5 * line + 5]]
         scores = [sentence_chrf(text, [references[line]]).score for text in candidates]

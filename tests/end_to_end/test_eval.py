@@ -26,8 +26,7 @@ HARD_LINES = [
 @pytest.fixture(scope="module")
 def workdir(tiny, tmp_path_factory):
     """A copy of the finished run, whose scores are written anew."""
-    folder = tmp_path_factory.mktemp("eval")
-    shutil.copytree(tiny, folder, dirs_exist_ok=True)
+    folder = shutil.copytree(tiny, tmp_path_factory.mktemp("eval") / "tiny")
     shutil.rmtree(folder / "run" / "results")
     return folder / "run"
 
@@ -56,6 +55,14 @@ def test_a_pipe_gives_translations_alone_whatever_the_locale(workdir):
     assert out.count(b"\n") == 4
     again = run("eval.py", f"--workdir={workdir}", "--input=-", stdin=lines, env=environment)
     assert again[:2] == (0, out)
+
+
+@pytest.mark.long
+def test_draws_the_attention_of_a_sentence(workdir, tmp_path):
+    """Catches a picture that is not written, or not in the format of its suffix."""
+    picture = tmp_path / "map.png"
+    code, _, err = call("eval.py", f"--workdir={workdir}", f"--attention={picture}", pictures=True)
+    assert code == 0 and picture.read_bytes().startswith(b"\x89PNG"), err
 
 
 @pytest.mark.long
@@ -92,8 +99,7 @@ def test_scores_an_own_test_set_like_the_config_s(workdir):
 @pytest.mark.long
 def test_every_checkpoint_is_scored(workdir):
     """Catches a curve that stops at a damaged checkpoint, and rows that are not kept."""
-    copy = workdir.parent / "copy"
-    shutil.copytree(workdir, copy)
+    copy = shutil.copytree(workdir, workdir.parent / "copy")
     *kept, damaged, _ = Checkpoints(copy / "checkpoints", keep=1, read_only=True).steps()
     for file in (copy / "checkpoints" / str(damaged)).rglob("d/*"):
         file.write_bytes(b"")
@@ -124,8 +130,7 @@ def test_runs_are_compared_beside_the_report_of_the_run(workdir, monkeypatch):
 
     monkeypatch.setattr(Translator, "from_checkpoint", restore_alone)
     early, *_ = Checkpoints(workdir / "checkpoints", keep=1, read_only=True).steps()
-    other = workdir.parent / "other"
-    shutil.copytree(workdir, other)
+    other = shutil.copytree(workdir, workdir.parent / "other")
     config = json.loads((other / "config.json").read_text())
     config["training"]["seed"], config["decoding"]["beam_size"] = 7, 3
     (other / "config.json").write_text(json.dumps(config))
@@ -136,10 +141,9 @@ def test_runs_are_compared_beside_the_report_of_the_run(workdir, monkeypatch):
     code, out, err = call(*words, f"--compare={other}@last,{workdir}@{early}")
     assert code == 0, err
     text = out.decode()
-    new = set((workdir / "results").rglob("*")) - before
-    (folder,) = [path for path in new if path.is_dir()]
-    assert {path.name for path in new - {folder}} == {"report.json", "report.html"}
-    record = json.loads((folder / "report.json").read_text())
+    new = {path.name: path for path in {*(workdir / "results").rglob("*")} - before}
+    assert len(new) == 3 and "report.html" in new
+    record = json.loads(new["report.json"].read_text())
     assert [run["step"] for run in record["runs"]] == [300, 300, early]
     assert record["settings"] == {"--config.training.seed": [2, 7, 2]}, "the search is the flag's"
     assert "--config.training.seed" in text and "p, Holm" in text
@@ -147,18 +151,6 @@ def test_runs_are_compared_beside_the_report_of_the_run(workdir, monkeypatch):
     assert scores[0] == scores[1] > scores[2]
     differences = {d["system"]: d for d in record["differences"] if d["metric"] == "BLEU"}
     assert differences[1]["p_holm"] == 1 and differences[2]["difference"] == scores[2] - scores[0]
-
-
-@pytest.mark.long
-def test_draws_the_attention_of_a_sentence(workdir, tmp_path):
-    """Catches a picture that is not written, or not in the format of its suffix."""
-    picture = tmp_path / "map.png"
-    code, _, err = call("eval.py", f"--workdir={workdir}", f"--attention={picture}", pictures=True)
-    assert code == 0, err
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-# ---- a corpus
 
 
 @pytest.fixture(scope="module")

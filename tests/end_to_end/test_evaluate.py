@@ -35,11 +35,11 @@ def test_examples_may_be_given_and_kept(classes, text, tmp_path):
     assert repr(result).startswith("TaskScores(given, best (")
     (given,) = (path.name for path in (run / "results").glob("given_*"))
     assert reported(run, given)["accuracy"] == result.scores["accuracy"].value
-    for of, references, said in (
+    for scored, references, said in (
         (run, ["x"], r"classes of the run .*, not 'x'"),
         (run, None, "give both, or neither"),
         (run, ["with", "with"], "1 sources and 2 references"),
         (text, ["b"], "is scored on a split"),
     ):
         with pytest.raises(ValueError, match=said):
-            transformer.evaluate(of, sources=["a"], references=references, verbose=False)
+            transformer.evaluate(scored, sources=["a"], references=references, verbose=False)

@@ -17,13 +17,11 @@ from tests.helpers.tiny_runs import CHARACTERS, SPLITS, train
 from transformer import Classifier, LanguageModel, Tagger
 from transformer.inference.file_job import FileJob
 from transformer.parallel.stopping import end_on_signals
+from transformer.workdir import WorkDir
 
 
 def evaluate(folder, *arguments, stdin=b""):
     return call("eval.py", f"--workdir={folder}", *arguments, stdin=stdin)
-
-
-# ---- sentences
 
 
 def test_a_classifier_learns_and_is_restored(classes):
@@ -87,12 +85,10 @@ def test_words_get_their_labels(tmp_path):
     assert together[2] == ["O"] * 8 + ["?"] * 4  # 15 of 24 letters, and the end
 
 
-# ---- one text
-
-
 @pytest.mark.long
 def test_a_language_model_continues_a_prompt(text):
-    """Catches a prompt that is not heeded, and a window that is lost when it is full."""
+    """Catches a prompt or an option that is not heeded, a window that is lost when it is full, and
+    a loss of other units."""
     model = LanguageModel.from_checkpoint(text)
     options = dict(temperature=0.0, num_pieces=50)
     found = model.generate(["ab", "abcdefgh\nabc", ""], **options)
@@ -101,17 +97,9 @@ def test_a_language_model_continues_a_prompt(text):
     options = dict(temperature=2.0, num_pieces=40)
     first, second = (model.generate(["abc"], seed=seed, **options) for seed in (3, 4))
     assert first != second
-    for wrong, sentence in (
-        ({"num_pieces": 0}, "num_pieces must be at least 1"),
-        ({"top_p": 2.0}, "top_p must be above 0 and at most 1"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            model.generate(["a"], **wrong)
-
-
-@pytest.mark.long
-def test_eval_of_a_text(text):
-    """Catches a loss of other units, and continuations that ignore the prompt or the options."""
+    for name, value in (("num_pieces", 0), ("top_p", 2.0)):
+        with pytest.raises(ValueError, match=f"{name} must be "):
+            model.generate(["a"], **{name: value})
     code, out, err = evaluate(text)
     assert code == 0, err
     assert b"nats per piece 0.0" in out or b"nats per piece 0.1" in out
@@ -121,13 +109,9 @@ def test_eval_of_a_text(text):
     assert (code, out) == (0, b"defgh\ngh\n"), err
 
 
-# ---- pre-training
-
-
 def validations(run, metric):
     """The values of a metric on the validation set, in order."""
-    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [record[metric] for record in records if metric in record]
+    return [record[metric] for record in WorkDir(run).read_metrics() if metric in record]
 
 
 @pytest.mark.long
@@ -170,9 +154,6 @@ def test_pairs_are_pre_trained_and_classified(tmp_path):
     assert code == 0 and len(out.split()) == 2, err
 
 
-# ---- images
-
-
 @pytest.mark.long
 def test_images_are_learnt_and_other_shapes_refused(tmp_path):
     """Catches patches out of order, and images of another shape or range that are classified."""
@@ -188,18 +169,15 @@ def test_images_are_learnt_and_other_shapes_refused(tmp_path):
     assert np.mean([c.label == str(n) for c, n in zip(found, labels[160:], strict=True)]) > 0.9
     with pytest.raises(ValueError, match="images of 4 × 4 × 1, not an array"):
         classifier.classify(images[:, :3])
-    np.savez(tmp_path / "test.npz", images=images[:, :2], labels=labels)
-    code, err = train(tmp_path / "other", "images", tmp_path, *SPLITS, "data.test_split=test")
-    assert code == 2
-    assert "split 'test' are (2, 4, 1), and those that are trained on (4, 4, 1)" in err
     with pytest.raises(ValueError, match="from 0 to 1, these go from 0 to 255; divide"):
         classifier.classify(np.eye(4, dtype=np.uint8)[None] * 255)
-    code, err = train(tmp_path / "other", "images", tmp_path, *SPLITS, "data.patch_size=3")
-    assert code == 2
-    assert "data.patch_size (3) must divide" in err and err.count("\n") == 1
-
-
-# ---- files
+    np.savez(tmp_path / "test.npz", images=images[:, :2], labels=labels)
+    for wrong, said in (
+        ("data.test_split=test", "'test' are (2, 4, 1), and those that are trained on (4, 4, 1)"),
+        ("data.patch_size=3", "data.patch_size (3) must divide"),
+    ):
+        code, err = train(tmp_path / "other", "images", tmp_path, *SPLITS, wrong)
+        assert code == 2 and said in err and err.count("\n") == 1, err
 
 
 @pytest.mark.parametrize("kind", others_long(["classes", "text"], "classes"))

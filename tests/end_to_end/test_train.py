@@ -73,8 +73,8 @@ def test_killed_and_resumed_equals_undisturbed(finished, config, tmp_path):
     said = ends[2][1]
     assert "resuming at step" in said
     assert "and saved; the same command goes on" in said
-    ours, theirs = losses(workdir), losses(finished)
-    assert ours == {step: theirs[step] for step in range(1, max(ours) + 1)}
+    resumed, undisturbed = losses(workdir), losses(finished)
+    assert resumed == {step: undisturbed[step] for step in range(1, max(resumed) + 1)}
     ours, theirs = (
         Checkpoints(w / "checkpoints", keep=1, read_only=True) for w in (workdir, finished)
     )
@@ -112,8 +112,7 @@ def test_fine_tuning_begins_where_the_other_run_ended_and_resumes_without_it(fin
     corpus, small = write_corpus(tmp_path / "corpus"), tmp_path / "small"
     files = corpus / "train.en", corpus / "train.de"
     lines = zip(*(file.read_text().splitlines() for file in files), strict=True)
-    domain = [pair for pair in lines if "5" in pair[0]]  # "5" is now commonest
-    domain.append(("5", ""))  # which is left out, too
+    domain = [pair for pair in lines if "5" in pair[0]] + [("5", "")]  # the last is left out, too
     for file, side in zip(files, zip(*domain, strict=True), strict=True):
         file.write_text("".join(f"{line}\n" for line in side))
     export(finished, small)
@@ -155,11 +154,9 @@ def test_adapters_are_trained_scored_and_opened_with_their_base(finished, tmp_pa
 @pytest.mark.long
 def test_stray_files_change_nothing(finished, config, tmp_path):
     """Catches a stray folder named 999, which Orbax takes for the newest checkpoint."""
-    workdir = tmp_path / "strays"
-    shutil.copytree(finished, workdir)
+    workdir = shutil.copytree(finished, tmp_path / "strays")
     (workdir / "checkpoints" / "999").mkdir()
     (workdir / "checkpoints" / "notes.txt").write_text("mine")
-    (workdir / "notes").mkdir()
     flags = "--config.training.num_train_steps=301", *QUICKLY
     code, _, err = call("train.py", f"--config={config}", f"--workdir={workdir}", *flags)
     assert code == 0 and "resuming at step 300" in err, err

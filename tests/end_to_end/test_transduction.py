@@ -1,41 +1,26 @@
 """Spelling to sounds from the shell: characters in, phones out, judged by whole words."""
 
-import json
 import random
 
 import pytest
 
 from tests.helpers.commands import call
+from tests.helpers.tiny_runs import train
 from transformer.data.tokenizers.files import load_tokenizers
+from transformer.workdir import WorkDir
 
-CONFIG = """
-from transformer.config import Config
-
-def get_config():
-    config = Config()
-    config.model.d_model, config.model.d_ff = 32, 64
-    config.model.num_heads, config.model.num_layers = 2, 1
-    config.model.norm = "pre"
-    config.model.embedding_sharing = "target"
-    config.tokenizer.kind, config.tokenizer.target_kind = "characters", "pieces"
-    config.tokenizer.joiner, config.tokenizer.shared = "", False
-    config.data.corpus, config.data.row_length = "{corpus}", 32
-    config.data.source_language, config.data.target_language = "toy", "ipa"
-    config.data.validation_split = config.data.test_split = "val"
-    config.data.selection_metric, config.data.bleu_tokenize = "line_error_rate", "none"
-    config.optimizer.warmup_steps, config.optimizer.peak_learning_rate = 40, 0.01
-    config.model.dropout_rate = 0.0
-    config.training.num_train_steps, config.training.batch_tokens = 320, 512
-    config.training.eval_every = config.training.checkpoint_every = 80
-    config.training.keep_checkpoints, config.decoding.beam_size = 4, 2
-    config.decoding.batch_size = 4
-    return config
-"""
+SPELLING = ["model.norm=pre", "model.embedding_sharing=target", "tokenizer.shared=False"]
+SPELLING += ["tokenizer.kind=characters", "tokenizer.target_kind=pieces", "tokenizer.joiner="]
+SPELLING += ["data.source_language=toy", "data.target_language=ipa", "data.row_length=32"]
+SPELLING += ["data.selection_metric=line_error_rate", "data.bleu_tokenize=none"]
+SPELLING += ["data.validation_split=val", "data.test_split=val", "decoding.beam_size=2"]
+SPELLING += ["optimizer.warmup_steps=40", "training.num_train_steps=320"]
+SPELLING += ["training.batch_tokens=512", "training.keep_checkpoints=4"]
+SPELLING += ["training.eval_every=80", "training.checkpoint_every=80"]
 SOUNDS = {"a": "aː", "b": "b", "c": "t͡s", "d": "d"}
 
 
 def pronounce(word):
-    """A sound a letter."""
     return " ".join(SOUNDS[letter] for letter in word)
 
 
@@ -49,11 +34,9 @@ def test_words_are_learnt_and_the_best_checkpoint_makes_the_fewest_errors(tmp_pa
         words = ["".join(rng.choices("abcd", k=rng.randint(2, 5))) for _ in range(count)]
         rows = "".join(f"{word}\t{pronounce(word)}\n" for word in words)
         (tmp_path / f"{split}.tsv").write_text(rows, encoding="utf-8")
-    (tmp_path / "toy.py").write_text(CONFIG.format(corpus=tmp_path))
-    code, _, said = call("train.py", f"--config={tmp_path / 'toy.py'}", f"--workdir={run}")
+    code, said = train(run, "translation", tmp_path, *SPELLING)
     assert code == 0 and "WER" in said, said
-    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    name = "validation_line_error_rate"
+    records, name = WorkDir(run).read_metrics(), "validation_line_error_rate"
     rates = {record["step"]: record[name] for record in records if name in record}
     assert list(rates) == [80, 160, 240, 320]
     assert min(rates.values()) <= 10

@@ -68,7 +68,7 @@ def test_each_of_several_runs_is_tested_against_the_first():
     that is not monotone, and p-values handed to other tests."""
     noise = {"runs/first": 0.3, "runs/same": 0.3, "runs/worse": 0.6, "runs/better": 0.0}
     found = compare_runs([compared(path, evaluation(texts(n))) for path, n in noise.items()])
-    by_bleu = {found.names[t.system]: t for t in found.differences if t.metric == "BLEU"}
+    by_bleu = {t.run: t for t in found.differences if t.metric == "BLEU"}
     assert list(by_bleu) == ["same", "worse", "better"] and len(found.differences) == 6
     assert by_bleu["same"].difference == 0 and by_bleu["same"].p_holm == 1
     assert by_bleu["worse"].difference < -10 < 10 < by_bleu["better"].difference
@@ -85,7 +85,7 @@ def test_each_of_several_runs_is_tested_against_the_first():
 
 def test_a_metric_may_have_another_name_in_sacrebleu():
     """Catches a registered metric whose paired test is looked for under its label."""
-    systems = [[row[2] for row in texts(noise)] for noise in (0.1, 0.6)]
+    systems = {str(noise): [row[2] for row in texts(noise)] for noise in (0.1, 0.6)}
     references = [row[1] for row in texts(0)]
     (found,) = comparison.paired_differences(systems, references, {"edits": TER()})
     assert found.metric == "edits" and found.difference > 10 and "ar:300" in found.signatures[1]

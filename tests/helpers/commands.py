@@ -5,7 +5,7 @@ import signal
 import sys
 import tempfile
 import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from unittest.mock import patch
 
 import jax
@@ -38,9 +38,11 @@ def call(script, *arguments, stdin=b"", pictures=False, terminal=False):
         patch("transformer.parallel.hosts.connect", return_value=True),  # JAX runs already
         one_device(),
         streams(stdin, TerminalBytes if terminal else io.BytesIO) as (out, err),
-        restored_signals(),
+        ExitStack() as handlers,
         warnings.catch_warnings(),
     ):
+        for number in SIGNALS:
+            handlers.callback(signal.signal, number, signal.getsignal(number))
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = lambda message, *_, **__: console.say(f"warning: {message}")
@@ -80,14 +82,3 @@ def streams(stdin, kind=io.BytesIO):
                     stream.detach()  # else closing it would close `out` and `err`
             sys.stdin, sys.stdout, sys.stderr = kept
             console.live_line.is_silent = False
-
-
-@contextmanager
-def restored_signals():
-    """Puts back the handlers of signals that a run replaces."""
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)

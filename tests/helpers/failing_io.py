@@ -77,31 +77,25 @@ class Worker:
     """A process that runs commands below a folder, on which calls may fail."""
 
     def __init__(self, library, folder):
-        self.folder = folder
         self._errors = TemporaryFile("w+", errors="replace")  # noqa: SIM115
         environment = {"JAX_COMPILATION_CACHE_DIR": str(library.parent / "programs")}
         environment |= environment_of_scripts() | {"LD_PRELOAD": str(library)} | QUICK
-        words = ["-m", "tests.helpers.failing_io", str(folder)]
-        pipes = {"stdin": subprocess.PIPE, "stderr": self._errors}
+        words, pipes = ["-m", __name__, folder], {"stdin": subprocess.PIPE, "stderr": self._errors}
         self._process = start_words(words, env=environment, text=True, **pipes)
 
     def run(self, words, failure=Failure(), seconds=HANGS):
         """Runs a command while a call fails; the exit code is None if it does not end in time."""
         position = self._errors.seek(0, 2)
         request = {"words": [str(word) for word in words], "failure": asdict(failure)}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
+        print(json.dumps(request), file=self._process.stdin, flush=True)
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         line = self._process.stdout.readline() if ready else ""
         if not line:
             self._process.send_signal(signal.SIGABRT)  # which shows where each thread is
             self._process.wait()
+        answer = Answer(**json.loads(line)) if line else Answer(err="no answer: ")
         self._errors.seek(position)
-        rest = self._errors.read()
-        if not line:
-            return Answer(None, "", rest or "no answer")
-        answer = Answer(**json.loads(line))
-        answer.err += rest
+        answer.err += self._errors.read()
         return answer
 
     def close(self):

@@ -17,14 +17,8 @@ class FakeModel:
 
     def __init__(self, num_sentences, vocab_size=V, seed=0):
         rng = np.random.default_rng(seed)
-        self.start = rng.normal(size=(num_sentences, K)).astype(np.float32)
-        self.recurrent = rng.normal(size=(K, K)).astype(np.float32)
-        self.embedding = rng.normal(size=(vocab_size, K)).astype(np.float32)
-        self.output = rng.normal(size=(K, vocab_size)).astype(np.float32)
-
-    @property
-    def weights(self):
-        return self.recurrent, self.embedding, self.output
+        shapes = (num_sentences, K), (K, K), (vocab_size, K), (K, vocab_size)
+        self.start, *self.weights = (rng.normal(size=n).astype(np.float32) for n in shapes)
 
     def cache(self, width):
         return np.repeat(self.start[:, None], width, axis=1)
@@ -42,10 +36,10 @@ class FakeModel:
 
     def logits(self, sentence, ids):
         """The scores of the token after BOS and `ids`, in numpy."""
-        state = self.start[sentence]
+        state, (recurrent, embedding, output) = self.start[sentence], self.weights
         for token in (BOS, *ids):
-            state = np.tanh(state @ self.recurrent + self.embedding[token])
-        return state @ self.output
+            state = np.tanh(state @ recurrent + embedding[token])
+        return state @ output
 
     def log_prob(self, sentence, ids):
         """Returns the log-probability of ids, teacher-forced, in numpy."""

@@ -1,23 +1,8 @@
 """A disk that fills while a test writes."""
 
-import errno
-import os
 import resource
 import signal
 from contextlib import contextmanager
-
-
-def full_after(monkeypatch, number):
-    """Lets every os.fsync behind the first `number` fail as on a full disk."""
-    fsync, calls = os.fsync, []
-
-    def fill(file):
-        calls.append(file)
-        if len(calls) > number:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        fsync(file)
-
-    monkeypatch.setattr(os, "fsync", fill)
 
 
 @contextmanager

@@ -1,19 +1,14 @@
 """Reads the sentence pairs of packed batches back."""
 
 
-def read_pairs(batch):
-    """The pairs of a batch, by their segments: [(source ids, target ids)]."""
-    pairs = []
-    for row in range(len(batch.inputs)):
-        assert batch.target_segments[row].max() == batch.input_segments[row].max()
-        for segment in range(1, batch.input_segments[row].max() + 1):
-            source = batch.inputs[row][batch.input_segments[row] == segment]
-            target = batch.targets[row][batch.target_segments[row] == segment]
-            pairs.append((source.tolist(), target.tolist()))
-    return pairs
-
-
 def epoch_of(batches, epoch):
-    """The pairs of all batches of an epoch, in order."""
-    n = batches.batches_per_epoch
-    return [pair for step in range(epoch * n, epoch * n + n) for pair in read_pairs(batches[step])]
+    """The pairs of all batches of an epoch, in order, by their segments: (source, target)."""
+    pairs, first = [], epoch * batches.batches_per_epoch
+    for step in range(first, first + batches.batches_per_epoch):
+        for rows in zip(*batches[step], strict=True):
+            source, source_segments, _, target, target_segments, _ = rows
+            assert source_segments.max() == target_segments.max()
+            for n in range(1, source_segments.max() + 1):
+                pair = source[source_segments == n], target[target_segments == n]
+                pairs.append(tuple(side.tolist() for side in pair))
+    return pairs

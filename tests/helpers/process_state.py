@@ -13,8 +13,8 @@ from unittest.mock import patch
 from transformer import console
 from transformer.registry import REGISTRIES
 
-OF_PYTEST = "PYTEST_CURRENT_TEST"  # names the part of a test that runs
-OF_LIBRARIES = "KMP_"  # begins what scikit-learn sets when it is imported, for OpenMP
+# The part of a test that runs, and what scikit-learn sets for OpenMP when it is imported.
+NOT_KEPT = "PYTEST_CURRENT_TEST", "KMP_"
 OF_SYS = "argv", "path", "excepthook", "unraisablehook"
 OF_LOGGERS = "level", "propagate", "disabled", "handlers", "filters"
 OF_CONSOLE = "has_stamps", "is_silent", "shows_phases", "log", "_phases", "_text", "_row"
@@ -26,36 +26,25 @@ def attributes():
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
     loggers = [logger for logger in loggers if isinstance(logger, logging.Logger)]
     names = {sys: OF_SYS, console.live_line: OF_CONSOLE} | dict.fromkeys(loggers, OF_LOGGERS)
-    found = [(owner, name, getattr(owner, name)) for owner in names for name in names[owner]]
-    return [(o, name, value[:] if isinstance(value, list) else value) for o, name, value in found]
+    every = [(owner, name, getattr(owner, name)) for owner in names for name in names[owner]]
+    return [(o, name, value[:] if isinstance(value, list) else value) for o, name, value in every]
 
 
 def restore_attributes(before):
     """Sets those that differ; lists stay the same objects."""
     for owner, name, value in before:
         now = getattr(owner, name)
-        if now == value:
-            continue
-        if isinstance(value, list) and isinstance(now, list):
-            now[:] = value
-        elif name == "level":
+        if now != value and name == "level":
             owner.setLevel(value)  # which forgets what loggers below it remember
-        else:
+        elif now != value and isinstance(value, list):
+            now[:] = value
+        elif now != value:
             setattr(owner, name, value)
 
 
 def environment():
     """The variables of the environment that tests may change."""
-    found = os.environ.items()
-    return {k: v for k, v in found if k != OF_PYTEST and not k.startswith(OF_LIBRARIES)}
-
-
-def restore_environment(before):
-    """Sets and removes only what differs, as threads may read the others."""
-    now = environment()
-    for name in now.keys() - before.keys():
-        del os.environ[name]
-    os.environ.update(before.items() - now.items())
+    return {name: value for name, value in os.environ.items() if not name.startswith(NOT_KEPT)}
 
 
 def jax_settings():
@@ -75,17 +64,17 @@ def own_names():
 
 def kept_state():
     """Puts back what was changed while this generator was waiting."""
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    before, variables, settings = attributes(), environment(), jax_settings()
-    folder = os.getcwd()
-    with own_names():
-        yield
-    restore_attributes(before)
-    restore_environment(variables)
-    for name, value in jax_settings().items():
-        if name in settings and settings[name] != value:
-            sys.modules["jax"].config.update(name, settings[name])
-    os.chdir(folder)
-    for number, handler in handlers.items():
-        if signal.getsignal(number) is not handler:
-            signal.signal(number, handler)
+    with ExitStack() as stack:
+        stack.callback(os.chdir, os.getcwd())
+        for number in SIGNALS:
+            stack.callback(signal.signal, number, signal.getsignal(number))
+        before, variables, settings = attributes(), environment(), jax_settings()
+        with own_names():
+            yield
+        restore_attributes(before)
+        now = environment()  # threads may read what does not differ
+        for name in now.keys() - variables.keys():
+            del os.environ[name]
+        os.environ.update(variables.items() - now.items())
+        for name, value in settings.items() - jax_settings().items():
+            sys.modules["jax"].config.update(name, value)

@@ -14,12 +14,14 @@ from transformer.interop.weights.named_arrays import flat_parameters
 from transformer.model.encoder_decoder import Transformer
 
 WORDS = [f"w{i}" for i in range(36)]
-LIKELY, NEVER = 1.4, -30.0  # what the row of EOS adds to its logit; the logit of PAD
-EXTRA = 12  # pieces that a translation may have more than its source
+NEVER = -30.0  # the logit of PAD
 
 
-def random_translator(eos_logit=LIKELY, tokenizers=None, **changes):
-    """A `Translator` of random weights, which gives no PAD or BOS; changes: of the ModelConfig."""
+def random_translator(eos_logit=1.4, tokenizers=None, **changes):
+    """A `Translator` of random weights, which gives no PAD or BOS; changes: of the ModelConfig.
+
+    eos_logit: what the row of EOS adds to its logit.
+    """
     tokenizers = tokenizers or (PiecesTokenizer(WORDS, "@@"),) * 2
     model = tiny_config(**(dict(d_model=32, d_ff=64, num_heads=4) | changes))
     network = Transformer(model, *(tokenizer.vocab_size for tokenizer in tokenizers))
@@ -30,7 +32,7 @@ def random_translator(eos_logit=LIKELY, tokenizers=None, **changes):
     norm = f"decoder/{'last_norm' if model.norm == 'pre' else last}"
     if model.norm_type == "layer_norm":
         _set_logits(flat, norm, model, eos_logit)
-    config = Config(model=model, decoding=DecodingConfig(batch_size=8, max_extra_length=EXTRA))
+    config = Config(model=model, decoding=DecodingConfig(batch_size=8, max_extra_length=12))
     config.data.row_length = 64
     return Translator(Run.in_memory(config, tokenizers, params=unflatten_dict(flat, sep="/")))
 

@@ -3,7 +3,7 @@
 from transformer.config import Config
 from transformer.evaluation.comparison import ComparedRun
 from transformer.evaluation.metrics import all_references
-from transformer.evaluation.translation import make_evaluation, make_segments
+from transformer.evaluation.translation import make_evaluation
 from transformer.inference.translation import Translation
 
 CORPUS = [  # (source, reference, translation)
@@ -20,18 +20,13 @@ def evaluation(rows=CORPUS, *, tokenize="13a", selection_metric="bleu", maps=(),
     """An `Evaluation` of (source, reference, translation); references cost 2 nats per word."""
     config = Config()
     config.data.bleu_tokenize, config.data.selection_metric = tokenize, selection_metric
-    sources, references, translations = (list(side) for side in zip(*rows, strict=True))
+    sources, references, texts = (list(side) for side in zip(*rows, strict=True))
+    translations = [Translation(text, score=-0.5, log_prob=-1.0) for text in texts]
     lengths = [len(all_references(reference)[0].split()) + 1 for reference in references]
-    segments = make_segments(
-        sources,
-        references,
-        [Translation(text, score=-0.5, log_prob=-1.0) for text in translations],
-        [-2.0 * length for length in lengths],
-        config.data.languages,
-    )
+    columns = sources, references, translations, [(-2.0 * length, length) for length in lengths]
     usual = dict(checkpoint="last (20)", corpus="own", search={"beam_size": 4}, vocab_size=100)
     usual |= dict(longest_source=256, num_bootstrap=20)
-    result = make_evaluation(config, segments, lengths, **usual | options)
+    result = make_evaluation(config, *columns, **usual | options)
     result.maps = list(maps)
     return result
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -84,12 +84,10 @@ def write_config(folder):
 @contextmanager
 def signals_are_heard():
     """Processes that are started meanwhile ignore none, as they do below `nohup` or `&`."""
-    before = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGHUP, signal.SIGINT)}
-    try:
+    with ExitStack() as stack:
+        for number in (signal.SIGHUP, signal.SIGINT):
+            stack.callback(signal.signal, number, signal.signal(number, signal.SIG_DFL))
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def start(script, *arguments, patch="", **options):
@@ -115,9 +113,7 @@ def wait_for(is_reached, *processes):
     end = time.monotonic() + HANGS
     while not is_reached():
         has_ended = any(process.poll() is not None for process in processes)
-        if has_ended and is_reached():
-            return
-        if has_ended or time.monotonic() > end:
+        if (has_ended and not is_reached()) or time.monotonic() > end:
             for process in processes:
                 process.kill()
             pytest.fail(f"what the test waits for did not come: {finish(processes)}")

@@ -3,6 +3,7 @@
 import random
 
 from tests.helpers.commands import call
+from transformer.config import Config, DataConfig, ModelConfig, TrainingConfig
 
 SETTINGS = {
     "model.d_model": 32,
@@ -37,6 +38,17 @@ def train(folder, task, corpus, *more):
     arguments = [f"--config.{setting}" for setting in settings]
     code, _, err = call("train.py", f"--config={config}", f"--workdir={folder}", *arguments)
     return code, err
+
+
+def small_language_model(corpus):
+    """The configuration of the smallest language model there is, on a text of short lines."""
+    config = Config(task="language_model")
+    config.model = ModelConfig(d_model=8, d_ff=8, num_heads=1, num_layers=1)
+    config.data = DataConfig(corpus=str(corpus), row_length=16)
+    config.data.train_split = config.data.validation_split = config.data.test_split = "all"
+    config.tokenizer.kind = "characters"
+    config.training = TrainingConfig(batch_tokens=64, log_every=1, label_smoothing=0.0)
+    return config
 
 
 def write_sentences(folder):

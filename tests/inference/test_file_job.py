@@ -1,5 +1,6 @@
 """A job over a text file: no line is translated twice, lost or out of order."""
 
+import errno
 import gzip
 import io
 import json
@@ -10,15 +11,14 @@ import threading
 from itertools import count, islice
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 import pytest
 
 from tests.helpers.fake_translator import FakeTranslator, Killed
-from tests.helpers.full_disk import full_after
 from transformer.cli.process import explain_error
 from transformer.exit_codes import ResumableError
-from transformer.files.parts import Parts
 from transformer.inference import file_job
 from transformer.inference.file_job import Chunk, ResumableFile
 from transformer.inference.translation import Translation, format_rows
@@ -156,7 +156,8 @@ def test_two_jobs_cannot_write_the_same_file(source):
 def test_a_full_disk_is_one_sentence_and_costs_no_chunk(source, monkeypatch):
     """Catches a stack trace, a half-written part, and parts that are lost with it."""
     with monkeypatch.context() as patch:
-        full_after(patch, 3)
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        patch.setattr(os, "fsync", Mock(side_effect=[None, None, None, full]))
         with pytest.raises(OSError, match="No space left on device") as caught:
             run(source)
     assert explain_error(caught.value)[0].endswith("or written: No space left on device.")
@@ -269,49 +270,15 @@ def test_answers_are_one_line_each(source):
         answer(source, lambda texts: texts[TEXTS[7] in texts :])
 
 
-@pytest.fixture
-def be_host(monkeypatch):
-    """Makes this process the host of a number, of several."""
-    monkeypatch.setattr(hosts, "check_same", lambda what, make_data: make_data())
-    monkeypatch.setattr(hosts, "wait_for_all", lambda what: None)
-    monkeypatch.setattr(hosts, "gather_from_hosts", lambda data: [data])
-
-    def be(number, num_hosts):
-        monkeypatch.setattr(jax, "process_index", lambda: number)
-        monkeypatch.setattr(jax, "process_count", lambda: num_hosts)
-
-    return be
-
-
-def test_hosts_share_a_file_and_do_nothing_twice(source, be_host, monkeypatch):
-    """Catches a file joined without the chunks of a slow host, or by the one that is not first."""
-    first, last = FakeTranslator(), FakeTranslator()
-    wait_for = Parts.wait_for
-
-    def run_the_last(parts, wanted, patience, name):
-        be_host(1, 2)
-        with monkeypatch.context() as patch:
-            patch.setattr(ResumableFile, "finish", lambda *_: None)  # which waits for the first
-            run(source, last)
-        be_host(0, 2)
-        return wait_for(parts, wanted, 0, name)
-
-    monkeypatch.setattr(Parts, "wait_for", run_the_last)
-    be_host(0, 2)
-    run(source, first)
-    assert first.sentences == TEXTS[:3] + TEXTS[6:9] + TEXTS[12:]
-    assert last.sentences == TEXTS[3:6] + TEXTS[9:12]
-    assert source.with_name("out").read_bytes() == BACKWARDS
-    assert not source.with_name("out.parts").exists()
-
-
-def test_a_host_that_does_not_come_is_given_up(source, be_host, monkeypatch):
+def test_a_host_does_its_share_and_gives_up_one_that_does_not_come(source, monkeypatch):
     """Catches a wait without end, and chunks of the hosts that are well which are lost with it."""
-    monkeypatch.setattr(hosts, "WAIT_SECONDS", 0)
-    be_host(0, 2)
-    with pytest.raises(ResumableError, match=r"2 chunks of other hosts missing .*every host again"):
-        run(source)
-    be_host(0, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(hosts, "WAIT_SECONDS", 0)
+        patch.setattr(hosts, "check_same", lambda what, make_data: make_data())
+        patch.setattr(hosts, "wait_for_all", lambda what: None)
+        patch.setattr(jax, "process_count", lambda: 2)
+        with pytest.raises(ResumableError, match=r"2 chunks of other hosts missing .*every host"):
+            run(source)
     assert run(source).sentences == TEXTS[3:6] + TEXTS[9:12]
     assert source.with_name("out").read_bytes() == BACKWARDS
 
@@ -336,18 +303,14 @@ def test_formats_prefixes_scores_and_alignments(source):
     assert '"alignment": "0-8 1-0"' in source.with_name("out").read_text().splitlines()[0]
 
 
-def test_nothing_in_a_translation_breaks_a_line_of_text():
-    """Catches a tab or a line feed in a translation, which shifts all that follow."""
-    best = [Translation(AWKWARD, -1.5, -2.0, [1])]
+def test_nothing_in_a_translation_breaks_a_line(source):
+    """Catches a tab or a line feed in a translation, which shifts all that follow; and lines that
+    no reader of JSON takes: surrogates, infinity, control characters."""
+    best = [Translation(AWKWARD, -1.5, -2.0, [1]), Translation("", float("-inf"), float("nan"))]
     for form, fields in (({}, 1), ({"scores": True}, 2), ({"nbest": 1}, 3), ({"score": True}, 2)):
-        (row,) = format_rows(41, "y", best, **form)
+        (row,) = format_rows(41, "y", best[:1], **form)
         assert not {"\n", "\r"} & set(row) and len(row.split("\t")) == fields
         assert (row.startswith("41\t"), "-1.500000" in row) == ("nbest" in form, fields > 1)
-
-
-def test_jsonl_holds_everything_as_it_is(source):
-    """Catches lines that no reader of JSON takes: surrogates, infinity, control characters."""
-    best = [Translation(AWKWARD, -1.5, -2.0, [1]), Translation("", float("-inf"), float("nan"))]
     (row,) = format_rows(0, AWKWARD, best, jsonl=True)
     assert "\n" not in row
     record = json.loads(row, parse_constant=lambda name: pytest.fail(name))

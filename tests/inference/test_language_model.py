@@ -79,22 +79,16 @@ def test_one_line_ends_at_the_first_line_break(model):
     assert WINDOW < max(len(model.encode(text)) for text in whole[:3]) <= 31
 
 
-def test_a_text_ends_once(model):
-    """Catches EOS at every line break, and a text that goes on behind its end."""
-    ids = model.encode("a\nb\n\n\nc")
-    eos = model.tokenizer.special.eos
+def test_a_text_is_one_however_it_is_divided_and_ends_once(model, tokenizer):
+    """Catches EOS at every line break, a text that goes on behind its end, and other tokens where a
+    long text is divided to be tokenised."""
+    ids, eos = model.encode("a\nb\n\n\nc"), tokenizer.special.eos
     assert (ids == eos).sum() == 1 and ids[-1] == eos and ids.dtype == np.int32
     assert model.decode(ids) == "a\nb\n\n\nc" == model.decode([*ids, *ids])
-    assert model.encode("").tolist() == [eos]
-
-
-def test_parts_of_a_text_have_the_tokens_of_the_whole(tokenizer):
-    """Catches other tokens where a long text is divided to be tokenised."""
     rng = np.random.default_rng(0)
-    for _ in range(200):
-        text = "".join(rng.choice(list("ab c's\n\n\n  "), size=30))
-        assert encode_text(tokenizer, text.split("\n")).tolist() == tokenizer.encode([text])[0]
-    assert encode_text(tokenizer, []).tolist() == [tokenizer.special.eos]
+    for text in ["", *("".join(rng.choice(list("ab c's\n\n\n  "), size=30)) for _ in range(200))]:
+        assert model.encode(text).tolist() == tokenizer.encode([text])[0]
+    assert encode_text(tokenizer, []).tolist() == [eos]
 
 
 def test_a_model_with_a_memory_has_no_end_of_its_window(tokenizer):

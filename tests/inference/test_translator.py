@@ -210,8 +210,9 @@ def test_samples_do_not_depend_on_neighbours(half):
     assert [t.text for t in half.translate(lines, **options, seed=4)] != [t.text for t in together]
 
 
-def test_logits_and_states_are_those_of_the_model(translator):
-    """Catches padding that changes a state, a row of another text, and a shifted target."""
+def test_values_per_token_are_those_of_the_model(translator):
+    """Catches padding that changes a state, a row of another text, a shifted target, and the
+    log-probability of another token, without EOS, or of padding."""
     encoded, logits = translator.encode(SOURCES), translator.logits(SOURCES, TARGETS)
     assert encoded.values.shape == (2, 4, 16) and logits.values.shape == (2, 3, 24)
     np.testing.assert_array_equal(encoded.mask, [[1, 1, 1, 1], [1, 1, 0, 0]])
@@ -228,28 +229,12 @@ def test_logits_and_states_are_those_of_the_model(translator):
     states, scores = by_hand(translator.params, *pair)
     np.testing.assert_allclose(encoded.values[1, :2], states[0], atol=1e-5)
     np.testing.assert_allclose(logits.values[1], scores[0], atol=1e-5)
-
-
-def test_log_probs_add_up_to_the_score(translator):
-    """Catches a log-probability of another token, without EOS, or of padding."""
     found = translator.log_probs(SOURCES, TARGETS)
-    scores = [t.log_prob for t in translator.score(SOURCES, TARGETS)]
-    np.testing.assert_allclose(found.values.sum(1), scores, rtol=1e-6)
+    of_targets = [t.log_prob for t in translator.score(SOURCES, TARGETS)]
+    np.testing.assert_allclose(found.values.sum(1), of_targets, rtol=1e-6)
     assert not found.values[~found.mask].any() and (found.values[found.mask] < 0).all()
-    logits, ids = translator.logits(SOURCES, TARGETS).values[0], [4 + 5, 2]  # w5 and EOS
-    by_hand = logits[:2] - np.log(np.exp(logits[:2]).sum(-1, keepdims=True))
-    np.testing.assert_allclose(found.values[0, :2], by_hand[[0, 1], ids], atol=1e-5)
-
-
-def test_what_cannot_be_encoded_is_refused(translator):
-    """Catches a text that is cut in silence, and pairs that are dropped."""
-    with pytest.raises(ValueError, match="Text 1 has 301 tokens, and the model takes 256"):
-        translator.encode(["w1", "w1 " * 300])
-    with pytest.raises(ValueError, match="1 sources cannot be paired with 2 targets"):
-        translator.log_probs(["w1"], TARGETS)
-    with pytest.raises(ValueError, match="encode takes a list of sentences"):
-        translator.encode("w1")
-    assert translator.encode([]).values.shape[0] == 0
+    of_all, ids = np.array(jax.nn.log_softmax(scores[0])), pair[1][0]
+    np.testing.assert_allclose(found.values[1], of_all[np.arange(len(ids)), ids], atol=1e-5)
 
 
 def test_attention_rows_are_distributions_over_the_source(translator, monkeypatch):
@@ -276,8 +261,9 @@ def test_attention_rows_are_distributions_over_the_source(translator, monkeypatc
     assert translator.translate(lines)[0].attention is None
 
 
-def test_wrong_options_are_refused_before_any_compile(translator):
-    """Catches an option that is ignored, or refused after minutes of compiling."""
+def test_wrong_options_and_texts_are_refused_before_any_compile(translator):
+    """Catches an option that is ignored, or refused after minutes of compiling; a text that is cut
+    in silence, and pairs that are dropped."""
     before = translator.num_programs()
     for options, said in (
         ({"beam": 3, "nbest": 2}, "no option 'beam'; it has beam_size, .*, prefixes, attention."),
@@ -292,19 +278,28 @@ def test_wrong_options_are_refused_before_any_compile(translator):
     ):
         with pytest.raises(ValueError, match=said):
             translator.translate(["w1"], **options)
-    with pytest.raises(ValueError, match="a list of sentences"):
-        translator.translate("w1 w2")
-    with pytest.raises(ValueError, match="2 sources"):
-        translator.score(["w1", "w2"], ["w1"])
-    for wrong in (None, 1, b"w1"):
+    for wrong in (None, b"w1"):
         with pytest.raises(ValueError, match=rf"type str; number 1 is {wrong!r}"):
             translator.translate(["w1", wrong])
         with pytest.raises(ValueError, match=rf"type str; number 1 is {wrong!r}"):
             list(translator.translate(iter(["w1", wrong])))
         with pytest.raises(ValueError, match=rf"targets .* number 0 is {wrong!r}"):
             translator.score(["w1"], [wrong])
-    with pytest.raises(ValueError, match="encode takes a list of sentences"):
-        translator.tokenizer.encode("w1 w2")
+    for function, arguments, said in (
+        (translator.translate, ["w1 w2"], "translate takes a list of sentences"),
+        (translator.encode, ["w1"], "encode takes a list of sentences"),
+        (translator.tokenizer.encode, ["w1 w2"], "encode takes a list of sentences"),
+        (
+            translator.encode,
+            [["w1", "w1 " * 300]],
+            "Text 1 has 301 tokens, and the model takes 256",
+        ),
+        (translator.score, [["w1", "w2"], ["w1"]], "2 sources cannot be paired with 1 targets"),
+        (translator.log_probs, [["w1"], TARGETS], "1 sources cannot be paired with 2 targets"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            function(*arguments)
+    assert translator.encode([]).values.shape[0] == 0
     assert translator.num_programs() == before
 
 

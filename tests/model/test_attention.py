@@ -31,11 +31,7 @@ def picture(mask):
 
 
 def test_masks():
-    """Catches leaks between packed sentences, attention to padding, swapped T and S.
-
-    Also a combination with the causal mask by "or", columns and beams in the wrong order, and keys
-    that are not written yet.
-    """
+    """Catches leaks between sentences, attention to padding, T for S, columns in another order."""
     segments = jnp.array([[1, 1, 2, 2, 2, 0]])
     own = segment_mask(jnp.array([[1, 1, 2, 0]]), jnp.array([[1, 1, 1, 2, 2, 0]]))
     assert picture(own) == "xxx... xxx... ...xx. ......"
@@ -70,10 +66,7 @@ def test_an_own_function_returns_a_value_for_each_query(result, found):
 
 @pytest.mark.parametrize("name", sorted(set(ATTENTION_FUNCTIONS) - set(PATTERNS)))
 def test_attention_to_a_cache_is_attention_to_its_keys_and_values(name):
-    """Catches another scale, mask or function at search time than in training.
-
-    Of one query at a time and of several, which are computed in different ways.
-    """
+    """Catches another scale, mask or function in a search, of one query at a time or of several."""
     config = ModelConfig(d_model=D, num_heads=N, head_dim=H, attention=name)
     module = MultiHeadAttention(config, name)
     x = np.random.default_rng(1).normal(size=(B, S, D)).astype(np.float32)

@@ -66,10 +66,7 @@ def random_mask(*shape):
 
 @pytest.mark.parametrize("name", LOGITS)
 def test_equals_the_formula(name):
-    """Catches a scale too many or too few, heads that share weights, and a mask that is ignored.
-
-    Also a softmax in bfloat16, and dropout that vanishes without a word or is one of the logits.
-    """
+    """Catches a wrong scale, shared heads, an ignored mask, lost dropout, a softmax in bfloat16."""
     qkv, keep = random_qkv(T, S, value_width=5), np.arange(S) == 0
     masks = [None, random_mask(B, 1, 1, S), random_mask(B, 1, T, S), random_mask(1, N, T, S)]
     function = attention(name)
@@ -118,16 +115,6 @@ def test_what_a_function_cannot_honour_is_refused(name, lengths, options, senten
     """Catches dropout that vanishes, positions that share a weight, and two sequences as one."""
     with pytest.raises(ValueError, match=sentence):
         attention(name)(*random_qkv(*lengths), **options)
-
-
-def test_location_is_the_same_wherever_its_row_has_the_sentence():
-    """Catches positions of the row, which training packs and a search does not."""
-    query, key, value = random_qkv(T, S)
-    mask = np.zeros((B, 1, T, S), bool)
-    mask[:, :, :4, :3], mask[:, :, 4:, 3:] = True, True
-    packed = attention("location")(query, key, value, mask=mask)
-    alone = attention("location")(query[:, 4:], 9 + key[:, 3:], value[:, 3:])
-    np.testing.assert_allclose(packed[:, 4:], alone, atol=1e-5)
 
 
 def test_general_starts_from_equation_1():

@@ -56,11 +56,7 @@ def test_embedding_sharing_has_the_tables_that_it_says(sharing, num_tables):
 
 @pytest.mark.parametrize("positions", ["learned", "rotary", "relative"])
 def test_packed_sentences_and_plain_arrays_are_the_same_to_a_model(positions):
-    """Catches any way in which neighbours in a row, or padding, change a sentence.
-
-    Also distances from the beginning of a row, and a scheme in attention to the source, with which
-    targets have no positions in common.
-    """
+    """Catches a sentence that its neighbours in a row, its place there or padding change."""
     model = tiny_model(positions=positions, num_layers=1)
     packed = make_batch([PAIRS[:3], PAIRS[3:]], 12, 9)
     params = init(model, packed)
@@ -80,10 +76,7 @@ def test_packed_sentences_and_plain_arrays_are_the_same_to_a_model(positions):
 
 
 def test_plain_arrays_are_a_batch_of_one_pair_per_row():
-    """Catches positions, segments or a shift of the targets unlike those of training.
-
-    Also a call that is silently understood as something else.
-    """
+    """Catches positions or a shift unlike those of training, and a call that is misunderstood."""
     for made in (jax.jit(as_batch)(*PLAIN), Batch.from_arrays(*PLAIN)):
         jax.tree.map(np.testing.assert_array_equal, made, ALONE)
     assert as_batch(ALONE) is ALONE
@@ -108,10 +101,7 @@ class WideBlock(Block):
     "options", [{}, PUBLISHED, {"block": "wide"}], ids=["paper", "published", "own block"]
 )
 def test_cached_decoding_equals_the_full_pass(options):
-    """Catches another model at search time than in training: positions, masks, tables, cache.
-
-    Also a registered block that reaches one of the two stacks only, or not the cached steps.
-    """
+    """Catches other positions, masks, tables or blocks at search time than in training."""
     register_block("wide", WideBlock)
     changes = dict(norm="pre", positions="learned", embedding_sharing="none", head_dim=4)
     model = tiny_model(num_layers=1, **changes, **options)

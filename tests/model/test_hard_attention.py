@@ -47,10 +47,7 @@ def test_without_dropout_the_likeliest_value_is_taken(module):
 
 @pytest.mark.parametrize("module", [HardAttention(), HardGumbelAttention()], ids=HARD_ATTENTION)
 def test_positions_are_drawn_by_their_probabilities(module):
-    """Catches noise of another distribution, positions behind a mask, rows that are never soft.
-
-    With the score function half of the rows have soft attention.
-    """
+    """Catches noise of another distribution, draws behind a mask, rows that are never soft."""
     qkv, mask = arrays()
     one_hot = np.broadcast_to(np.eye(S, dtype=np.float32)[:, None], (B, S, N, S))
     qkv = *qkv[:2], one_hot  # values that show the weights
@@ -69,10 +66,7 @@ def test_positions_are_drawn_by_their_probabilities(module):
 
 
 def test_no_random_bits_give_infinite_noise():
-    """Catches a uniform number that is rounded to 1: masked positions were drawn, losses NaN.
-
-    Of 16 million draws one had it, a few in each step of a small model.
-    """
+    """Catches a uniform number rounded to 1, as of one in 16 million draws: the loss was NaN."""
     bits = jnp.array([0, 1, 2**31, 2**32 - 256, 2**32 - 1], jnp.uint32)
     noise = gumbel_noise(bits)
     assert np.isfinite(noise).all() and (np.diff(noise) >= 0).all()
@@ -90,11 +84,7 @@ def test_draws_do_not_depend_on_empty_rows():
 
 
 def test_the_score_functions_gradient_is_unbiased():
-    """Catches a log-probability of another draw, and a scale or a mask that is missing from it.
-
-    Of a loss that is linear in what is attended to the mean is known: it is soft attention's. The
-    gradient of a Gumbel draw points where that does.
-    """
+    """Catches a log-probability of another draw, and a scale or a mask that is missing from it."""
     qkv, mask = arrays()
     factors = np.random.default_rng(1).normal(size=qkv[0].shape).astype(np.float32)
 
@@ -120,10 +110,7 @@ def test_the_score_functions_gradient_is_unbiased():
 
 
 def test_a_sample_answers_for_the_later_targets_of_its_sentence():
-    """Catches the loss of a neighbour in the row, of earlier targets, and a layer in another place.
-
-    Two sentences of two targets and one; the sample of the last layer reaches its own target alone.
-    """
+    """Catches the loss of a neighbour in the row or of earlier targets, and another layer's."""
     advantage, segments = jnp.array([[1.0, 10.0, 100.0]]), np.array([[1, 1, 2]])
 
     def score(log_probs):

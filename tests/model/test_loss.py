@@ -15,10 +15,7 @@ B, T, V = 3, 4, 7
 
 @pytest.mark.parametrize(("index", "given", "smoothing"), [(0, 0, 0), (0, 0.1, 0.1), (1, 0.1, 0)])
 def test_value_and_gradient_equal_the_explicit_formula(index, given, smoothing):
-    """Catches ε spread over V-1 tokens, a gradient without it, ignored weights, a smoothed NLL.
-
-    The formula is -Σ q log p with q = (1-ε)·one_hot + ε/V, all in full size.
-    """
+    """Catches ε spread over V-1 tokens, a gradient without it, ignored weights, a smoothed NLL."""
     rng = np.random.default_rng(0)
     logits = (3 * rng.normal(size=(B, T, V))).astype(np.float32)
     weights = rng.integers(0, 3, (B, T)).astype(np.float32)

@@ -14,10 +14,7 @@ H = 4
 
 
 def test_the_performers_error_falls_with_its_features():
-    """Catches an approximation of something else: its error would stay where it is.
-
-    Queries and keys have entries of deviation 0.5: with longer ones it is no approximation at all.
-    """
+    """Catches an approximation of something else: its error would stay where it is."""
     query, key, value = random_qkv(64, width=16, heads=4)
     qkv = query / 2, key / 2, value
     expected, run = equation_1(*qkv), jax.jit(performer_attention, static_argnames="num_features")
@@ -65,10 +62,7 @@ def masked_by_hand(query, key, value, mask, num_features):
 
 @pytest.mark.parametrize("chunk", [8, 64])
 def test_sums_along_the_row_are_those_of_the_pairs_that_the_mask_shows(monkeypatch, chunk):
-    """Catches a future that is seen, a neighbour's sum, and a chunk's end that is lost.
-
-    Of 37 positions in chunks of 8; in one chunk queries meet keys.
-    """
+    """Catches a future that is seen, a neighbour's sum, and a chunk's end that is lost."""
     monkeypatch.setattr(performer, "CHUNK", chunk)
     qkv, length = random_qkv(37), 37
     segments = np.array([np.repeat([1, 2, 3], [11, 13, 13]), np.repeat([1, 2, 3], [1, 16, 20])])

@@ -19,7 +19,6 @@ LM, MT = "language_model", "translation"
         (MT, dict(positions="alibi", attention="fused"), "ion to scaled_dot_product or"),
         (MT, dict(positions="t5", attention="additive"), "does not allow"),
         (MT, dict(positions="relative", attention="dot_product"), "to scaled_dot_product, or"),
-        (MT, dict(positions="alibi", attention="local"), "that model.attention=local does not"),
         (MT, dict(positions="rotary", attention="additive"), "_product or dot_product or content"),
         (MT, dict(positions="rotary", head_dim=5), "must be even, not 5"),
         (MT, XL, "is for task=language_model"),
@@ -29,7 +28,6 @@ LM, MT = "language_model", "translation"
         (MT, HARD | dict(remat=True), "set remat=False and scan_layers=False"),
         (MT, HARD | dict(attention_dropout_rate=0.1), "hard has no weights to drop"),
         ("masked_lm", HARD, "it is for task=translation, not masked_lm"),
-        (LM, HARD, "to the source: it is for task=translation"),
         (LM, dict(attention="location"), "to the source: it is for task=translation"),
     ],
 )

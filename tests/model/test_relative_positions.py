@@ -9,13 +9,13 @@ import pytest
 
 from tests.helpers.tiny_models import random_params, tiny_config
 from transformer.model.attention import MultiHeadAttention, causal_mask
-from transformer.model.embedding import make_position_encoding
 from transformer.model.relative_positions import (
     T5Positions,
     alibi_slopes,
     range_of_offset,
 )
 from transformer.model.single_stack import ImageClassifier
+from transformer.registry import register_attention
 
 SCHEMES = ["rotary", "relative", "t5", "alibi"]
 B, T, D, N, H = 2, 40, 16, 2, 8
@@ -87,11 +87,13 @@ def test_ranges_and_slopes_are_the_published_ones():
 @pytest.mark.parametrize("name", ["t5", "alibi"])
 def test_the_bias_is_computed_once_for_all_rows(name):
     """Catches an array of the logits' size, and its gradient, for the offsets of every row."""
-    scheme = make_position_encoding(tiny_config(positions=name))
-    query, positions = np.zeros((B, T, N, H), np.float32), np.tile(np.arange(T), (B, 1))
-    arguments = jax.random.key(0), query, query, positions
-    (_, _, bias), _ = scheme.init_with_output(*arguments, method="place")
-    assert bias.shape == (1, N, T, T)
+    shapes = []
+    register_attention("noting", lambda q, k, v, bias=None, **_: shapes.append(bias.shape) or v)
+    attention = MultiHeadAttention(tiny_config(positions=name), "noting")
+    x, positions = np.zeros((B, T, D), np.float32), np.tile(np.arange(T), (B, 1))
+    inputs = dict(mask=None, positions=positions, deterministic=True)
+    jax.eval_shape(partial(attention.init, **inputs), jax.random.key(0), x, x)
+    assert set(shapes) == {(1, N, T, T)}
 
 
 def test_without_positions_attention_sees_a_set():

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from configs import gpt2
 from tests.helpers.control_ids import EOS
+from tests.helpers.rings import others_long
 from tests.helpers.tiny_models import VOCAB_SIZE, make_batch, random_params, sentence, tiny_config
 from transformer.data.rows.masked_batches import MaskedBatch
 from transformer.model.primitives import as_batch
@@ -79,10 +81,7 @@ def test_token_types_are_vectors_of_the_texts_of_a_pair():
 
 
 def test_the_next_sentence_is_predicted_from_the_pooler():
-    """Catches a head that sees another position, or masked tokens that are predicted otherwise.
-
-    Also a leak between the sentences of a row.
-    """
+    """Catches a head at another position, tokens predicted otherwise, a leak between sentences."""
     ids = [1, 5, 6, EOS, 7, EOS]
     batch = packed([[ids, ids[:4]]], 12, 2)
     config = tiny_config(num_layers=1, token_types=True, pooling="pooler", next_sentence=True)
@@ -118,11 +117,7 @@ def test_scores_of_the_vocabulary_are_rounded_in_training_alone(kind):
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
 def test_a_search_gives_the_scores_of_the_whole_pass(positions):
-    """Catches a cache, a position or a start of the search unlike those of training.
-
-    Where positions act in attention, also a memory without its limits, and columns of the cache
-    that are written over too early.
-    """
+    """Catches another start or position in a search, and columns written over too early."""
     memory = dict(block="transformer_xl", segment_length=2, memory_length=3)
     options = {} if positions == "sinusoidal" else memory
     model = CausalLM(tiny_config(num_layers=1, positions=positions, **options), VOCAB_SIZE)
@@ -158,3 +153,41 @@ def test_a_language_model_continues_with_text_or_ends(special):
     logits, _ = model.apply({"params": params}, *inputs, method="decode_step")
     silent = {i for i in special if i not in (special.eos, -1)}
     assert set(np.flatnonzero(np.isneginf(logits[0, 0]))) == silent
+
+
+def init_gpt2(config, vocab_size):
+    ids = np.zeros((1, 1), np.int32)
+    return CausalLM(config, vocab_size).init(jax.random.key(0), ids, deterministic=True)["params"]
+
+
+def test_gpt2_divides_what_is_added_to_the_residual_stream():
+    """Catches the division of another matrix, and a √N without the two sub-layers of a layer."""
+    config = tiny_config(
+        d_model=64, d_ff=128, num_layers=2, initializer="gpt2", positions="learned"
+    )
+    params = jax.jit(lambda: init_gpt2(config, 300))()
+    layer = params["decoder"]["layer_1"]
+    divided = 0.02 / (2 * 2) ** 0.5
+    for leaf, expected in (
+        (params["tokens"]["table"]["table"], 0.02),
+        (params["tokens"]["positions"]["table"], 0.02),
+        (layer["self_attention"]["value"]["kernel"], 0.02),
+        (layer["self_attention"]["output"]["kernel"], divided),
+        (layer["feed_forward"]["inner"]["kernel"], 0.02),
+        (layer["feed_forward"]["outer"]["kernel"], divided),
+    ):
+        assert np.std(leaf) == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("size", "published"),
+    others_long(
+        [("small", 124_439_808), ("medium", 354_823_168), ("xl", 1_557_611_200)],
+        ("small", 124_439_808),
+    ),
+)
+def test_gpt2_has_the_published_number_of_parameters(size, published):
+    """Catches a bias, a norm or a table too many or too few in the shipped configuration."""
+    config = gpt2.get_config(size).validate()
+    shapes = jax.eval_shape(lambda: init_gpt2(config.model, config.tokenizer.vocab_size))
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == published

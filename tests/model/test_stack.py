@@ -54,12 +54,7 @@ def random_ancestors(rows, width, length):
     ids=str,
 )
 def test_cached_steps_equal_the_full_pass(rows, width, changes):
-    """Catches another model at search time than in training: off by one, mixed up beams, no norm.
-
-    Also distances between columns, which a ring of columns that sentences share are not: sentence 1
-    begins in column 6 of 9. The cache starts full of junk, as a search leaves it: positions not yet
-    written must not be read.
-    """
+    """Catches mixed up beams, distances between columns of the ring, and junk of the cache read."""
     config = tiny_config(**(dict(num_layers=1, attention_block=BLOCK) | changes))
     stack = Stack(config, cross_attention=True)
     x, source = random_arrays((rows, width, T, D), (rows, S, D))

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -12,10 +13,10 @@ from tests.helpers.scripts import run_python
 from transformer.parallel import devices
 
 PROGRAM = """
-import jax, sys
+import jax
 from transformer.parallel import devices
 devices.MIN_COMPILE_SECONDS = 0
-devices.keep_compiled_programs(lambda text: print(text, file=sys.stderr))
+devices.keep_compiled_programs()
 events = []
 jax.monitoring.register_event_listener(lambda name, **_: events.append(name))
 jax.jit(lambda x: (x @ x).sum())(jax.numpy.ones((8, 8)))
@@ -40,7 +41,8 @@ def turn_on(named=None):
     """Turns the cache on, given the folder that JAX names; returns (its folder, what was said)."""
     said = []
     jax.config.update("jax_compilation_cache_dir", named)
-    devices.keep_compiled_programs(said.append)
+    with patch.object(devices, "say", said.append):
+        devices.keep_compiled_programs()
     return jax.config.jax_compilation_cache_dir, "".join(said)
 
 

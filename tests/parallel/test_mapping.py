@@ -75,25 +75,14 @@ def test_every_device_gets_its_share():
     assert [run.rows for run in (one, pmapped, sharded, restored)] == [13, 4, 4, 8]
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"mesh.fsdp": 3}, "mesh.fsdp 3 .* does not make the 8 devices .* set one of them to -1"),
-        ({"mesh.tensor": 8, "model.num_heads": 4}, r"\(8\) must divide model.num_heads \(4\)"),
-    ],
-)
-def test_settings_that_do_not_make_a_mesh_are_refused(changes, said):
+def test_settings_that_do_not_make_a_mesh_are_refused():
     """Catches an error from deep inside jax instead of a sentence with the way out."""
-    with pytest.raises(ValueError, match=said):
-        make_parallel(Config().with_values(changes).validate(), [object()] * 8)
-
-
-def make_batches():
-    """A batch for each step, of rows with one sentence of 1 to 7 tokens on either side."""
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(1, 8, (NUM_STEPS, NUM_ROWS, 2))
-    rows = [[[tuple(sentence(rng, n) for n in pair)] for pair in step] for step in lengths]
-    return [make_batch(step, 7, 7) for step in rows]
+    for changes, said in (
+        ({"mesh.fsdp": 3}, "mesh.data -1 × mesh.fsdp 3 .* does not make the 8 .* of them to -1"),
+        ({"mesh.tensor": 8, "model.num_heads": 4}, r"\(8\) must divide model.num_heads \(4\)"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            make_parallel(Config().with_values(changes), [object()] * 8)
 
 
 def difference(a, b):
@@ -105,7 +94,10 @@ def difference(a, b):
 def trained(way):
     """NUM_STEPS of training in one of the WAYS, and what there was to see of them."""
     _, mesh, parallelism, num_parts, options = WAYS[way]
-    batches, rate = make_batches(), options.get("dropout_rate", 0.0)
+    rng, rate = np.random.default_rng(0), options.get("dropout_rate", 0.0)
+    lengths = rng.integers(1, 8, (NUM_STEPS, NUM_ROWS, 2))  # of a sentence on either side of a row
+    rows = [[[tuple(sentence(rng, n) for n in pair)] for pair in step] for step in lengths]
+    batches = [make_batch(step, 7, 7) for step in rows]
     model = tiny_model(num_layers=1, dropout_rate=rate)
     model = model.clone(**{name: options[name] for name in options.keys() - {"dropout_rate"}})
     config = Config(model=model.config, mesh=MeshConfig(*mesh), parallelism=parallelism)
@@ -151,17 +143,17 @@ def trained(way):
     return run
 
 
-SIZES = {"data": 2, "fsdp": 2, "tensor": 2}
-
-
 def test_every_matrix_is_divided_by_both_axes_and_its_moments_with_it():
-    """Catches a weight that was renamed and now lies whole on every device, which costs memory, and
-    an optimizer that moves all its state at every step."""
+    """Catches a weight that was renamed and now lies whole on every device, which costs memory, an
+    optimizer that moves all its state at every step, and an error for a vocabulary of odd size."""
+    sizes = {"data": 2, "fsdp": 2, "tensor": 2}
+    table = (jax.tree_util.DictKey("table"),)
+    assert partition_spec_of(table, (13, 16), sizes) == PartitionSpec(None, "fsdp")
     model, batch = tiny_model(num_layers=1), make_batch([[((5, 6), (7, 8))]], 4, 4)
     state = jax.eval_shape(lambda: init_state(model, optax.adam(1.0), batch, 0))
     specs, matrices = {}, []
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        spec = specs[jax.tree_util.keystr(path)] = partition_spec_of(path, leaf.shape, SIZES)
+        spec = specs[jax.tree_util.keystr(path)] = partition_spec_of(path, leaf.shape, sizes)
         matrices += [spec] * (len(leaf.shape) == 2)
     assert len(matrices) == 3 * (1 + 6 + 10)  # parameters and two moments
     assert all(set(spec) == {"fsdp", "tensor"} for spec in matrices), specs
@@ -169,12 +161,6 @@ def test_every_matrix_is_divided_by_both_axes_and_its_moments_with_it():
     assert moments
     for name in moments:
         assert specs[name] == specs[".params" + name.split("mu" if ".mu" in name else "nu", 1)[1]]
-
-
-def test_dimension_that_cannot_be_divided_evenly_stays_whole():
-    """Catches an error for a vocabulary of odd size."""
-    path = (jax.tree_util.DictKey("table"),)
-    assert partition_spec_of(path, (13, 16), SIZES) == PartitionSpec(None, "fsdp")
 
 
 def test_a_host_needs_the_rows_of_its_devices():

@@ -41,13 +41,9 @@ SMALL = {
 }  # fmt: skip
 
 
-def small_config():
-    return Config().with_values(SMALL).validate()
-
-
 def test_step_lowers_for_tpu():
     """Catches an operation that only the CPU has, where no TPU nor its compiler is at hand."""
-    config = small_config()
+    config = Config().with_values(SMALL)
     config.remat = config.scan_layers = True
     step = make_step_without_data(config, make_parallel(config, jax.devices()[:1]))
     traced = jax.jit(make_train_step(step.loss_fn, step.optimizer, seed=0)).trace(
@@ -58,7 +54,7 @@ def test_step_lowers_for_tpu():
 
 def trace_search(beam_size, devices, num_columns):
     """The traced programs that encode and advance a search, of 4 sentences on each device."""
-    config, count = small_config(), 4 * len(devices)
+    config, count = Config().with_values(SMALL), 4 * len(devices)
     size = config.tokenizer.vocab_size
     method = SearchOptions.from_config(config.decoding, beam_size=beam_size).method()
     step = make_step_without_data(config, make_parallel(config, jax.devices()[:1]))
@@ -137,11 +133,15 @@ def test_slices_have_the_names_of_google_cloud():
     ("name", "known"),
     [("v9-8", "v5litepod, v5p, v6e"), ("v5e-17", "v5e-16 (4x4), v5e-32"), ("v4:2x0x1", "v4-8 (2x")],
 )
-def test_unknown_slice_is_refused(name, known):
-    """Catches a stack trace of the TPU compiler, and a refusal that names no slice."""
+def test_unknown_slice_is_refused(name, known, monkeypatch):
+    """Catches a stack trace of the TPU compiler, or from inside JAX where that is not installed,
+    and a refusal that names no slice."""
     with pytest.raises(ValueError, match=rf"TPU slice such as .* not '{name}'") as error:
         topology.topology_devices(name)
     assert known in str(error.value)
+    monkeypatch.setattr(topology.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install -e '\.\[tpu\]'"):
+        topology.topology_devices("v5e:2x2")
 
 
 @needs_libtpu
@@ -155,16 +155,9 @@ def test_unknown_slice_is_refused(name, known):
 def test_a_mesh_fits_every_kind_of_slice(name, mesh):
     """Catches a generation whose devices JAX does not put into a mesh, or a traceback for an axis
     that is a part of one of the slice."""
-    config, devices = small_config(), topology.topology_devices(name)
+    config, devices = Config().with_values(SMALL), topology.topology_devices(name)
     config.mesh.data, config.mesh.fsdp, config.mesh.tensor = mesh
     assert tuple(make_parallel(config, devices).mesh.shape.values()) == mesh
     assert find_chip(devices[0].device_kind)
     with pytest.raises(ValueError, match="The TPU compiler has no slice v5e:3x5"):
         topology.topology_devices("v5e:3x5")
-
-
-def test_topology_without_its_compiler_is_refused(monkeypatch):
-    """Catches an error from inside jax where the extra is not installed."""
-    monkeypatch.setattr(topology.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"pip install -e '\.\[tpu\]'"):
-        topology.topology_devices("v5e:2x2")

@@ -32,10 +32,7 @@ def run_greedy(model, lengths, given=()):
 
 @pytest.mark.parametrize("given", [(), (3,)])
 def test_greedy_is_the_argmax_until_eos_or_the_last_position(given):
-    """Catches a greedy search that runs over its limit, mixes sentences up or scores other ids.
-
-    Also the log-probability of a language that every translation has to begin with.
-    """
+    """Catches a search over its limit, mixed up sentences, scores of other ids or of given ones."""
     lengths = (9, 1 + len(given), 4)
     model = FakeModel(3)
     found = run_greedy(model, lengths, given)

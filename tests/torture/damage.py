@@ -10,12 +10,14 @@ import random
 import shutil
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import numpy as np
 
 import transformer
 from tests.helpers.random_runs import write_run
+from tests.helpers.tiny_runs import small_language_model
 from tests.torture import Outcome, Trial
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.export import export
@@ -38,18 +40,6 @@ class Reading:
         known = [restore(of, step) for of in (run, other) for step in open_checkpoints(run).steps()]
         self.known = [(found.step, prints(found.params), facts(found)) for found in known]
 
-    @classmethod
-    def of_task(cls, folder, task):
-        """Takes two runs of three checkpoints of a task."""
-        run = write_run(folder / task, task, STEPS)
-        return cls(run, write_run(folder / f"{task}_other", task, STEPS, activation="gelu"))
-
-    def exported(self, folder):
-        """Takes the exports of the same runs."""
-        export(self.run, folder / "export")
-        export(self.other, folder / "export_other")
-        return Reading(folder / "export", folder / "export_other")
-
     def judge(self, run):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
@@ -68,8 +58,9 @@ class Training:
 
     def __init__(self, folder):
         self.run, self.other, whole = folder / "four", folder / "other", folder / "six"
-        self.text = folder / "text.txt"
-        self.text.write_text("abcdefgh\n" * 60)
+        self.config = small_language_model(folder / "text.txt")
+        self.config.training.checkpoint_every = 2
+        Path(self.config.data.corpus).write_text("abcdefgh\n" * 60)
         self.train(self.run, TRAINED)
         self.train(self.other, TRAINED, "gelu")
         shutil.copytree(self.run, whole)
@@ -77,17 +68,9 @@ class Training:
         self.expected = self.final(whole)
 
     def train(self, run, num_train_steps, activation="relu"):
-        config = Config(task="language_model")
-        config.model.d_model, config.model.d_ff = 8, 8
-        config.model.num_heads, config.model.num_layers = 1, 1
-        config.model.activation = activation
-        config.data.corpus, config.data.row_length = str(self.text), 16
-        config.data.train_split = config.data.validation_split = config.data.test_split = "all"
-        config.tokenizer.kind = "characters"
-        config.training.num_train_steps, config.training.batch_tokens = num_train_steps, 64
-        config.training.checkpoint_every, config.training.log_every = 2, 1
-        config.training.label_smoothing = 0.0
-        transformer.train(config, run, verbose=False)
+        self.config.training.num_train_steps = num_train_steps
+        self.config.model.activation = activation
+        transformer.train(self.config, run, verbose=False)
 
     def final(self, run):
         return prints(open_checkpoints(run).restore_params(TRAINED_ON))
@@ -122,39 +105,29 @@ def search_of(run):
 # ---- harms: each returns a sentence, or "" if it could not be done
 
 
-def flip(rng, run, other):
-    file = choose_file(rng, run)
-    data = bytearray(file.read_bytes())
-    if not data:
-        return ""
-    place = rng.randrange(len(data))
-    data[place] ^= 1 << rng.randrange(8)
-    file.write_bytes(data)
-    return f"a bit of byte {place} of {file.relative_to(run)} flipped"
+def changing(what, change):
+    """Returns the harm that makes change(data, byte, rng) of the data of a file, at any byte."""
+
+    def harm(rng, run, other):
+        file = choose_file(rng, run)
+        data = file.read_bytes()
+        byte = rng.randrange(len(data) + 1)
+        changed = change(data, byte, rng)
+        file.write_bytes(changed)
+        place = f"byte {byte} of {len(data)} of {file.relative_to(run)}"
+        return f"{what} at {place}" * (changed != data)
+
+    return harm
 
 
-def truncate(rng, run, other):
-    file = choose_file(rng, run)
-    data = file.read_bytes()
-    length = rng.randrange(len(data) + 1)
-    file.write_bytes(data[:length])
-    return f"{file.relative_to(run)} cut to {length} of {len(data)} bytes" * (length < len(data))
+def flip_bit(data, byte, rng):
+    flipped = bytes(value ^ 1 << rng.randrange(8) for value in data[byte : byte + 1])
+    return data[:byte] + flipped + data[byte + 1 :]
 
 
-def zero(rng, run, other):
-    file = choose_file(rng, run)
-    data = file.read_bytes()
-    start = rng.randrange(len(data) + 1)
-    end = min(len(data), start + rng.choice((16, 512, 4096)))
-    file.write_bytes(data[:start] + bytes(end - start) + data[end:])
-    return f"bytes {start} to {end} of {file.relative_to(run)} set to 0"
-
-
-def append_junk(rng, run, other):
-    file = choose_file(rng, run)
-    with file.open("ab") as opened:
-        opened.write(rng.randbytes(20))
-    return f"20 bytes appended to {file.relative_to(run)}"
+def set_to_zero(data, byte, rng):
+    end = min(len(data), byte + rng.choice((16, 512, 4096)))
+    return data[:byte] + bytes(end - byte) + data[end:]
 
 
 def remove(rng, run, other):
@@ -233,7 +206,11 @@ def choose_file(rng, run):
     return rng.choice(small if small and rng.random() < 0.5 else files)
 
 
-HARMS = [flip, flip, truncate, zero, append_junk, remove, make_folder, exchange, rename_step]
+flip = changing("a bit flipped", flip_bit)
+HARMS = [flip, flip, changing("cut", lambda data, byte, rng: data[:byte])]
+HARMS += [changing("bytes set to 0", set_to_zero)]
+HARMS += [changing("20 bytes appended", lambda data, byte, rng: data + rng.randbytes(20))]
+HARMS += [remove, make_folder, exchange, rename_step]
 HARMS += [take_from_other, change_setting, leave_stray]
 
 
@@ -261,9 +238,14 @@ def try_harm(rng, folder, run, other, judge):
 
 def trials(folder, seed, *, trains=True):
     """Yields a trial after each harm; trains: whether some of them train on, which takes longer."""
-    rng = random.Random(seed)
-    readings = [Reading.of_task(folder, task) for task in ("translation", "classification")]
-    readings.append(readings[0].exported(folder))
+    rng, readings = random.Random(seed), []
+    for task in ("translation", "classification"):
+        run = write_run(folder / task, task, STEPS)
+        other = write_run(folder / f"{task}_other", task, STEPS, activation="gelu")
+        readings.append(Reading(run, other))
+    for name in ("translation", "translation_other"):
+        export(folder / name, folder / f"{name}_export")
+    readings.append(Reading(folder / "translation_export", folder / "translation_other_export"))
     training = Training(folder) if trains else None
     while True:
         trains_on = training and rng.random() < SHARE_OF_TRAINING

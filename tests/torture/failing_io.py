@@ -6,7 +6,6 @@ result, and leave nothing behind.
 
 import errno
 import itertools
-import json
 import random
 import re
 import shutil
@@ -19,6 +18,7 @@ from tests.helpers.tiny_runs import CONFIG as TASK
 from tests.helpers.tiny_runs import SETTINGS, SPLITS, write_sentences
 from tests.torture import Outcome, Trial
 from transformer.exit_codes import RESUMABLE
+from transformer.workdir import WorkDir
 
 HARM = "the n-th write, fsync, rename, open, read or mkdir of a command fails"
 ERRORS = {
@@ -35,6 +35,7 @@ LITTER = re.compile(r"\.tmp|-tmp|\.parts|/parts|making-|(^|/)\.")
 WARNED = re.compile(
     r"checkpoint( before step \d+)? could not be written|warning: Checkpoint \d+ cannot be used"
 )
+LEFT = "files left behind"  # in a result
 ALONE_EVERY = 12  # trials, one of which is a process of its own
 CLASSIFIER = [f"{name}={value}" for name, value in SETTINGS.items()]
 CLASSIFIER += ["training.num_train_steps=6", "training.eval_every=3", "training.log_every=1"]
@@ -92,11 +93,9 @@ def _succeed(worker, words):
 
 def run_result(worker, place):
     """Returns the reports, the parameters and the test scores of a run."""
-    lines = (place / "run" / "metrics.jsonl").read_text().splitlines()
     reports = {}
-    for record in map(json.loads, lines):
-        kept = {key: value for key, value in record.items() if OF_A_RECORD.match(key)}
-        kept = {key: value for key, value in kept.items() if not TIMES.search(key)}
+    for record in WorkDir(place / "run").read_metrics():
+        kept = {k: v for k, v in record.items() if OF_A_RECORD.match(k) and not TIMES.search(k)}
         reports.setdefault(str(record["step"]), []).append(kept)
     return {"reports": reports, **params_of(worker, place / "run"), "~": results(worker, place)}
 
@@ -115,23 +114,15 @@ def results(worker, place):
     return {f"~{file.relative_to(folder)}": file.read_bytes() for file in files}
 
 
-def prepare_words(place):
-    return ["transformer-prepare", f"--config={place / 'tiny.py'}", f"--workdir={place / 'run'}"]
-
-
 def prepared(worker, place):
     files = [file for file in (place / "prepared_corpora").rglob("*") if file.is_file()]
     return {str(file.relative_to(place)): file.read_bytes() for file in files}
 
 
-def evaluate(place):
-    return ["eval.py", f"--workdir={place / 'run'}"]
-
-
 def answers(place):
     """Returns the command that answers each line of a text."""
     files = [f"--input={place / 'text'}", f"--output={place / 'answers'}", "--chunk_lines=8"]
-    return [*evaluate(place), *files]
+    return ["eval.py", f"--workdir={place / 'run'}", *files]
 
 
 def answered(worker, place):
@@ -148,7 +139,7 @@ CASES = {
     "resume": Case(make_stopped, train_words, run_result),
     "score": Case(
         make_translator,
-        lambda place: [*evaluate(place), "--split=val", f"--corpus={place / 'corpus'}"],
+        lambda place: [*answers(place)[:2], "--split=val", f"--corpus={place / 'corpus'}"],
         results,
     ),
     "translate a file": Case(make_translator, answers, answered),
@@ -158,7 +149,11 @@ CASES = {
         lambda place: ["transformer-export", place / "run", place / "exported"],
         lambda worker, place: {"~": params_of(worker, place / "exported")},
     ),
-    "prepare": Case(make_pairs, prepare_words, prepared),
+    "prepare": Case(
+        make_pairs,
+        lambda place: ["transformer-prepare", *train_words(place)[1:3]],
+        prepared,
+    ),
 }
 
 
@@ -210,7 +205,7 @@ class Rig:
         shutil.copytree(self.place, template)
         answer = self._run(name)
         assert answer.code == 0, answer.err
-        self._expected[name] = case.result(self.worker, self.place), litter(self.place)
+        self._expected[name] = case.result(self.worker, self.place) | {LEFT: litter(self.place)}
         return [
             Failure(kind, number, error, mode)
             for kind, count in answer.counts.items()
@@ -243,12 +238,7 @@ class Rig:
 
         It would have ended with a process of its own.
         """
-
-        def is_removed():
-            shutil.rmtree(self.place, ignore_errors=True)
-            return not self.place.exists()
-
-        wait_for(is_removed)
+        wait_for(lambda: shutil.rmtree(self.place, ignore_errors=True) or not self.place.exists())
 
     def _judge(self, name, answer):
         if answer.code is None:
@@ -267,11 +257,14 @@ class Rig:
     def _compare(self, name, good, said):
         # A folder that cannot be listed cannot be removed, but the error names it.
         left = [path for path in litter(self.place) if path.split("/")[0] not in said]
-        found, expected = (CASES[name].result(self.worker, self.place), left), self._expected[name]
+        found, expected = CASES[name].result(self.worker, self.place), self._expected[name]
+        found[LEFT] = left
         is_warned = WARNED.search(said)
         if found == expected or (is_warned and _core(found) == _core(expected)):
             return good, said
-        return Outcome.SILENT, f"{difference(expected, found)}\n{said[-2000:]}"
+        changed = {key for key in found | expected if found.get(key) != expected.get(key)}
+        differences = [f"{k}: {expected.get(k)} became {found.get(k)}"[:600] for k in changed]
+        return Outcome.SILENT, "; ".join([*differences, said[-2000:]])
 
     def _run(self, name, **options):
         answer = self.worker.run(CASES[name].words(self.place), **options)
@@ -291,18 +284,7 @@ def _core(found):
 
     Training goes on from another step then, without the evaluation at the end of the start before.
     """
-    result, left = found
-    kept = {key: value for key, value in result.items() if not key.startswith("~")}
+    kept = {key: value for key, value in found.items() if not key.startswith("~")}
     if reports := kept.get("reports"):
         kept["reports"] = {n: [r for r in records if "loss" in r] for n, records in reports.items()}
-    return kept, left
-
-
-def difference(expected, found):
-    """Returns where two values differ, as a line."""
-    if isinstance(expected, tuple) and isinstance(found, tuple):
-        expected, found = dict(enumerate(expected)), dict(enumerate(found))
-    if isinstance(expected, dict) and isinstance(found, dict):
-        keys = [key for key in expected | found if expected.get(key) != found.get(key)]
-        return "; ".join(f"{k}: {difference(expected.get(k), found.get(k))}" for k in keys)
-    return f"{str(expected)[:300]} became {str(found)[:300]}"
+    return kept

@@ -34,9 +34,7 @@ WEIGHTS = (6, 3, 2, 2, 3, 1, 1, 1)
 
 def trials(folder, seed):
     """Yields what each harm came to; the undisturbed run is made first."""
-    rng = random.Random(seed)
-    config = write_config(folder)
-    start = time.monotonic()
+    rng, config, start = random.Random(seed), write_config(folder), time.monotonic()
     said = finish(start_two(config, folder / "whole", *ARGUMENTS), 10 * LIMIT)
     assert [code for code, _ in said] == [0, 0], said
     seconds, whole = time.monotonic() - start, result_of(folder / "whole")
@@ -81,12 +79,11 @@ def do_harm(config, workdir, kind, host, moment):
 
 
 def finish_in(processes, seconds):
-    """What both said; with exit code -9 for one that takes too long."""
+    """What both said; with exit code -9 if one takes too long."""
     try:
         return finish(processes, seconds)
-    except subprocess.TimeoutExpired:
-        said = [process.communicate()[1].decode() for process in processes]  # they were killed
-        return [(-9, f"{text}\nit hangs") for text in said]
+    except subprocess.TimeoutExpired:  # they were killed
+        return [(-9, f"{each.communicate()[1].decode()}\nit hangs") for each in processes]
 
 
 def give_something_else(config, workdir, kind, host):
@@ -94,10 +91,16 @@ def give_something_else(config, workdir, kind, host):
     own, other = [NOTHING, NOTHING], workdir.with_name("other")
     if kind == "config":
         own[host] = (["--config.training.seed=7"], {})
-    elif kind == "text":
-        config = _same_path_for_another_text(config, other)
+    elif kind == "text":  # of one line more, at the path that both read, each where it runs
+        shutil.copytree(config.parent / "corpus", other / "corpus")
+        for language, line in (("en", "1 2 3"), ("de", "d c b")):
+            with (other / "corpus" / f"train.{language}").open("a") as file:
+                print(line, file=file)
         own = [((), {"cwd": config.parent})] * 2
         own[host] = ((), {"cwd": other})
+        text = config.read_text().replace(str(config.parent), "/proc/self/cwd")
+        config = config.with_name("here.py")
+        config.write_text(text)
     else:
         shutil.copytree(ROOT / "transformer", other / "transformer")
         shutil.copy(ROOT / "train.py", other)
@@ -108,17 +111,6 @@ def give_something_else(config, workdir, kind, host):
         return finish_in(start_two(config, workdir, *ARGUMENTS, own=own), 2 * LIMIT)
     finally:
         shutil.rmtree(other, ignore_errors=True)
-
-
-def _same_path_for_another_text(config, other):
-    """Writes a corpus of one line more, and a configuration that reads the one where it runs."""
-    shutil.copytree(config.parent / "corpus", other / "corpus")
-    for language, line in (("en", "1 2 3"), ("de", "d c b")):
-        with (other / "corpus" / f"train.{language}").open("a") as file:
-            print(line, file=file)
-    here = config.with_name("here.py")
-    here.write_text(config.read_text().replace(str(config.parent), "/proc/self/cwd"))
-    return here
 
 
 def judge(harm, said, seconds, config, workdir, whole):

@@ -87,17 +87,15 @@ def grown(samples):
     size. No program may be compiled anew.
     """
     quarter = len(samples) // 4
-    allowed = {"files": quarter, "threads": quarter}
     parts = samples[quarter : 2 * quarter], samples[-quarter:]
-    found = {}
+    grown = {}
     for name in samples[0]:
         before, after = (median(sample[name] for sample in part) for part in parts)
-        slack = allowed.get(name, 0)
-        if name == "memory":
-            slack = ALLOWED_SHARE * before + ALLOWED_KIB
-        if after > before + slack:
-            found[name] = before, after
-    return found
+        memory = ALLOWED_SHARE * before + ALLOWED_KIB
+        allowed = {"files": quarter, "threads": quarter, "memory": memory, "programs": 0}
+        if after > before + allowed[name]:
+            grown[name] = before, after
+    return grown
 
 
 def trials(folder, seed):
@@ -109,18 +107,11 @@ def trials(folder, seed):
 
 def train(config, run, num_steps, seed=2):
     """Whether a training process holds more after each evaluation."""
-    settings = {
-        "model.d_model": 16,
-        "model.d_ff": 16,
-        "decoding.beam_size": 1,
-        "decoding.max_extra_length": 0,
-        "training.seed": seed,
-        "training.batch_tokens": 128,
-        "training.num_train_steps": num_steps,
-        "training.log_every": max(1, num_steps // 100),
-        "training.eval_every": max(1, num_steps // 40),
-        "training.checkpoint_every": max(1, num_steps // 40),
-    }
+    settings = {"model.d_model": 16, "model.d_ff": 16, "training.batch_tokens": 128}
+    settings |= {"decoding.beam_size": 1, "decoding.max_extra_length": 0, "training.seed": seed}
+    settings |= {"training.num_train_steps": num_steps}
+    for name, times in (("log", 100), ("eval", 40), ("checkpoint", 40)):
+        settings[f"training.{name}_every"] = max(1, num_steps // times)
     return judge(f"{num_steps:,} steps", TRAIN, config, run, json.dumps(settings))
 
 

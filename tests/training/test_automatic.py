@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import transformer
+from tests.helpers.random_runs import write_run
 from tests.helpers.scripts import write_corpus
 from transformer.config import Config
 from transformer.data.corpora import training_text
@@ -73,15 +74,9 @@ def test_what_is_chosen_is_valid(machine, num_pairs, length):
     """Catches a batch without a row, heads that do not divide the width, a mean of too many."""
     config = choose(facts(num_pairs=num_pairs, machine=machine, length=length))
     assert config.training.batch_tokens >= 8 * config.data.row_length
-    left = set(config.automatic_settings())
-    assert not {name for name in left if name.startswith(("model", "optimizer", "training"))} - {
-        "model.dtype",
-        "training.minutes",
-    }
-    chosen = {"data.bleu_tokenize": "13a", "data.held_out": "", "model.dtype": "float32"}
-    chosen |= {"data.source_language": "en", "data.target_language": "de"}
-    chosen |= {"training.minutes": 0.0}
-    assert config.with_values(chosen).validate().automatic_settings() == []
+    others = {"data.bleu_tokenize": "13a", "data.held_out": "", "model.dtype": "float32"}
+    others |= {"data.source_language": "en", "data.target_language": "de", "training.minutes": 0.0}
+    assert config.with_values(others).validate().automatic_settings() == []
 
 
 def test_what_is_set_by_hand_stays_and_the_rest_fits_it():
@@ -91,18 +86,7 @@ def test_what_is_set_by_hand_stays_and_the_rest_fits_it():
     assert config.model.d_model % config.model.num_heads == 0
     assert config.data.row_length == 48 and config.training.batch_tokens % 48 == 0
     assert config.training.num_train_steps == config.optimizer.decay_steps == 70
-    kept = choose(facts(), training__keep_checkpoints=2).decoding.average_checkpoints
-    assert kept == 2
-
-
-def test_a_run_to_start_from_keeps_its_network():
-    """Catches a rule that gives the parameters of another run to a network of another width."""
-    choices = Choices(all_automatic())
-    choices.take(["model.d_model", "model.norm"], Config(), "of that run")
-    choices.set("model.d_model", 64, "for this text")
-    choices.set("model.d_ff", 256, "for this text")
-    assert (choices.config.model.d_model, choices.config.model.d_ff) == (512, 256)
-    assert choices.lines()[0].split() == ["chosen", "model.d_model", "512", "of", "that", "run"]
+    assert choose(facts(), training__keep_checkpoints=2).decoding.average_checkpoints == 2
 
 
 @pytest.mark.parametrize(("seconds", "num_steps"), [(0.25, 24), (10.0, 7)])
@@ -138,24 +122,21 @@ def test_minutes_become_steps_and_a_second_start_goes_on(own_text, tmp_path, mon
     monkeypatch.setattr(automatic, "time_step", lambda trainer: 80.0)
     monkeypatch.setattr(automatic_rules, "NUM_CHECKPOINTS", 5)
     monkeypatch.setattr(automatic_rules, "TRANSLATION_COST", 1e-9)
-    own_text.training.minutes = 20.0
-    options = {"on_report": lambda step, metrics: 1 // 0}  # all that matters has happened by then
-    with pytest.raises(ZeroDivisionError):
-        transformer.train(own_text, tmp_path / "run", **options)
-    said = capfd.readouterr().err
+    own_text.training.minutes, run, configs = 20.0, tmp_path / "run", []
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):  # all that matters has happened by then
+            transformer.train(own_text, run, on_report=lambda step, metrics: 1 // 0)
+        configs.append(WorkDir(run).load_config())
+        monkeypatch.setattr(automatic, "time_step", None)  # a run that exists is not timed again
+    said, config = capfd.readouterr().err, configs[0]
     assert "chosen" in said and "20 minutes at 80 s a step" in said
-    config = WorkDir(tmp_path / "run").load_config()
-    assert config.automatic_settings() == []
+    assert configs[1] == config and config.automatic_settings() == []
     # 1,200 s less 30 s and the start: 14 steps, as five equal periods
     assert config.training.num_train_steps == config.optimizer.decay_steps == 10
     assert config.data.held_out == "validation@10%,test@10%"
-    monkeypatch.setattr(automatic, "time_step", None)  # a run that exists is not timed again
-    with pytest.raises(ZeroDivisionError):
-        transformer.train(own_text, tmp_path / "run", verbose=False, **options)
-    assert WorkDir(tmp_path / "run").load_config() == config
     for name in ("keep_compiled_programs", "describe_compiled"):
         monkeypatch.setattr(startup_summary, name, MagicMock())
-    startup_summary.describe_run(own_text, str(tmp_path / "run"), "")
+    startup_summary.describe_run(own_text, str(run), "")
     assert "steps       10\n" in f"{capfd.readouterr().err}\n"
 
 
@@ -217,3 +198,15 @@ def test_the_vocabulary_of_a_given_file_is_not_chosen(own_text, tmp_path):
     choices = choose_settings(own_text.with_values(given))
     assert choices.config.tokenizer.vocab_size == tokenizer.vocab_size == 270
     assert "pieces.model" in choices.reasons["tokenizer.vocab_size"]
+
+
+def test_a_run_to_start_from_keeps_its_network(own_text, tmp_path):
+    """Catches a rule that gives the parameters of another run to a network of another width."""
+    former = WorkDir(write_run(tmp_path / "former", d_model=24, num_layers=2)).load_config()
+    given = {"training.init_from": str(tmp_path / "former"), "training.num_train_steps": 10}
+    given |= {"model.d_model": 0, "model.num_layers": 0}
+    choices = choose_settings(own_text.with_values(given))
+    for name in automatic.OF_FORMER_RUN:
+        assert choices.config.values()[name] == former.values()[name], name
+    assert choices.reasons["model.d_model"] == "as in the run to start from"
+    assert choices.lines()[0].startswith("chosen      training.minutes")

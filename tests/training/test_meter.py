@@ -28,15 +28,13 @@ def meter(now, monkeypatch):
 
 def test_means_are_weighted_by_tokens_and_start_anew_after_a_reading(meter, now):
     """Catches a mean of the steps' means (2.0), and a step that is forgotten (1.0 or 3.0)."""
-    meter.add(1, sums(30, 1.0))
-    meter.add(2, sums(10, 3.0))
-    now[0] += 1
-    metrics = meter.read()
-    assert metrics["loss"] == pytest.approx(1.5)
-    assert metrics["gradient_norm"] == pytest.approx(2.0)
-    meter.add(3, sums(5, 7.0))
-    now[0] += 1
-    assert meter.read()["loss"] == pytest.approx(7.0)
+    for loss, steps in ((1.5, [(30, 1.0), (10, 3.0)]), (7.0, [(5, 7.0)])):
+        for number, step in enumerate(steps):
+            meter.add(number, sums(*step))
+        now[0] += 1
+        metrics = meter.read()
+        assert metrics["loss"] == pytest.approx(loss)
+        assert metrics["gradient_norm"] == pytest.approx(2.0)
 
 
 def test_a_pause_does_not_count_for_the_speed_and_waiting_for_data_is_a_share(meter, now):

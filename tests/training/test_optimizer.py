@@ -83,30 +83,26 @@ def one_update(name, **changes):
     return jax.jit(optimizer.update)(GRADIENTS, optimizer.init(PARAMS), PARAMS)
 
 
-def test_lion_takes_signs():
-    """Catches another optimizer under this name; Lion's first update is the sign alone."""
+def rms(x):
+    return np.sqrt(np.square(x).mean())
+
+
+def test_each_optimizer_is_the_one_of_its_name():
+    """Catches Lion's first update if it is more than a sign; with Adafactor second moments as large
+    as the matrices, and steps of an absolute size; with Muon an embedding that is orthogonalised,
+    and updates of another size than Adam's."""
     signs = jax.tree.map(lambda gradient: -np.sign(gradient), GRADIENTS)
     jax.tree.map(np.testing.assert_array_equal, one_update("lion")[0], signs)
-
-
-def test_adafactor_keeps_vectors_and_moves_in_proportion():
-    """Catches second moments that are as large as the matrices, and steps of an absolute size."""
     updates, state = one_update("adafactor")
-    num_state = sum(leaf.size for leaf in jax.tree.leaves(state))
-    assert num_state < sum(leaf.size for leaf in jax.tree.leaves(PARAMS)) / 50
-    rms = np.sqrt(np.square(updates["table"]).mean())
-    np.testing.assert_allclose(rms, 0.5, rtol=0.05)  # the size of the table's elements
-
-
-def test_muon_is_for_the_matrices_of_the_layers():
-    """Catches an embedding that is orthogonalised, and updates of another size than Adam's."""
-    updates, _ = one_update("muon")
-    adam, _ = one_update("adam")
+    size, whole = (sum(x.size for x in jax.tree.leaves(tree)) for tree in (state, PARAMS))
+    assert size < whole / 50
+    np.testing.assert_allclose(rms(updates["table"]), 0.5, rtol=0.05)  # as the table's elements
+    (updates, _), (adam, _) = one_update("muon"), one_update("adam")
     np.testing.assert_array_equal(updates["table"], adam["table"])
     kernel = updates["layer_0"]["inner"]["kernel"]
     values = np.linalg.svd(kernel, compute_uv=False)
     assert values.max() < 2 * values.min()  # a random matrix of this shape: more than 20 times
-    np.testing.assert_allclose(np.sqrt(np.square(kernel).mean()), 0.2, rtol=0.2)
+    np.testing.assert_allclose(rms(kernel), 0.2, rtol=0.2)
 
 
 @pytest.mark.parametrize("name", ["adam", "adafactor", "lion", "muon"])

@@ -63,13 +63,12 @@ def test_mistakes_are_value_errors(config, tmp_path):
     """Catches a library call that ends the process, or leaves a folder locked."""
     with pytest.raises(ValueError, match=r"takes a transformer\.Config, not a dict\.$"):
         transformer.train({"model.d_model": 8}, tmp_path / "run")
-    other = Config.from_json(config.to_json())
-    other.model.num_heads = 3
-    with pytest.raises(ValueError, match=r"model\.num_heads"):
-        transformer.train(other, tmp_path / "run")
-    other.model.num_heads, other.data.corpus = 1, str(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="--profile=9 must be STEP:COUNT"):
-        transformer.train(other, tmp_path / "run", verbose=False, profile="9")
-    for _ in range(2):  # the second time the folder is free again
-        with pytest.raises(ValueError, match="nowhere"):
-            transformer.train(other, tmp_path / "run", verbose=False)
+    lost = config.with_values({"data.corpus": str(tmp_path / "nowhere")})
+    for mistaken, said, profile in (
+        (config.with_values({"model.num_heads": 3}), r"model\.num_heads", ""),
+        (lost, "--profile=9 must be STEP:COUNT", "9"),
+        (lost, "nowhere", ""),
+        (lost, "nowhere", ""),  # the folder is free again
+    ):
+        with pytest.raises(ValueError, match=said):
+            transformer.train(mistaken, tmp_path / "run", verbose=False, profile=profile)

@@ -3,7 +3,7 @@
 import pytest
 
 import transformer
-from transformer.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainingConfig
+from tests.helpers.tiny_runs import small_language_model
 from transformer.training.start import FLAG
 from transformer.workdir import WorkDir
 
@@ -11,19 +11,9 @@ TEXT = "abcdefgh\n" * 60
 
 
 def train(folder, num_train_steps, **options):
-    config = Config(
-        task="language_model",
-        model=ModelConfig(d_model=8, d_ff=8, num_heads=1, num_layers=1),
-        data=DataConfig(
-            corpus=str(folder / "text.txt"),
-            train_split="all[:80%]", validation_split="all[80%:]", test_split="all[80%:]",
-            row_length=16,
-        ),
-        tokenizer=TokenizerConfig(kind="characters"),
-        training=TrainingConfig(
-            num_train_steps=num_train_steps, batch_tokens=64, log_every=1, label_smoothing=0.0
-        ),
-    )  # fmt: skip
+    config = small_language_model(folder / "text.txt")
+    config.data.train_split, config.training.num_train_steps = "all[:80%]", num_train_steps
+    config.data.validation_split = config.data.test_split = "all[80%:]"
     return transformer.train(config, folder / "run", **options)
 
 

@@ -20,17 +20,13 @@ from transformer.training.startup_summary import (
 def test_the_table_of_parameters_adds_up_and_layers_that_are_alike_share_a_line():
     """Catches a share of another whole, a name that is cut, a summary that scrolls away, and layers
     of another shape counted as the same."""
-    params = {"decoder": {"kernel": np.zeros((30, 50)), "bias": np.zeros(500)}}
-    assert parameter_table(params) == [
-        "  decoder/bias      500    500   25.0%",
-        "  decoder/kernel  30×50  1,500   75.0%",
-        "  all                    2,000  100.0%",
-    ]
-    small, large = ({"bias": np.zeros(size)} for size in (10, 30))
-    params = {"decoder": {"layer_0": small, "layer_1": small, "layer_2": large}}
-    assert [line.split()[:4] for line in parameter_table(params)[:2]] == [
-        ["decoder/2", "layers/bias", "10", "20"],
-        ["decoder/1", "layer/bias", "30", "30"],
+    small, large = ({"bias": np.zeros(size)} for size in (100, 300))
+    layers = {"layer_0": small, "layer_1": small, "layer_2": large}
+    assert parameter_table({"decoder": {"kernel": np.zeros((30, 50)), **layers}}) == [
+        "  decoder/kernel         30×50  1,500   75.0%",
+        "  decoder/2 layers/bias    100    200   10.0%",
+        "  decoder/1 layer/bias     300    300   15.0%",
+        "  all                           2,000  100.0%",
     ]
 
 

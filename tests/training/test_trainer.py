@@ -117,16 +117,16 @@ def test_a_task_is_learnt_and_logged(tmp_path):
 def test_another_schedule_is_the_same_program(tmp_path):
     """Catches a step that is compiled anew once the steps of a run are known, or goes on by the
     schedule that it was compiled with."""
-    trainer, learnt = make_trainer(tmp_path), []
+    trainer = make_trainer(tmp_path)
+    step, batches = trainer.train_step, trainer.task.training_batches
     for peak in (0.5, 0.25):
         trainer.take_schedule(trainer.config.with_values({"optimizer.peak_learning_rate": peak}))
-        state = trainer.train_step.init_state()
-        batch = trainer.train_step.make_batch(trainer.task.training_batches, 0)
-        begun = state.params["Dense_0"]["bias"]
-        state, _ = trainer.train_step(state, batch)
-        learnt.append(float(abs(state.params["Dense_0"]["bias"] - begun)[0]))
-    assert learnt == pytest.approx([0.25, 0.125], rel=1e-4)  # Adam's first update is the rate
-    assert trainer.train_step._mapped._cache_size() == 1
+        begun = step.init_state()
+        before = float(begun.params["Dense_0"]["bias"][0])
+        state, _ = step(begun, step.make_batch(batches, 0))
+        learnt = abs(float(state.params["Dense_0"]["bias"][0]) - before)
+        assert learnt == pytest.approx(peak / 2, rel=1e-4)  # Adam's first update is the rate
+    assert step._mapped._cache_size() == 1
 
 
 def test_losses_are_means_over_real_rows(tmp_path):
@@ -147,10 +147,9 @@ def test_losses_are_means_over_real_rows(tmp_path):
 
 
 def assert_same_run(*trainers):
-    names, logs = ("step", "loss", "validation_loss"), []
-    for trainer in trainers:
-        records = trainer.workdir.read_metrics()
-        logs.append([[record.get(name) for name in names] for record in records])
+    names = "step", "loss", "validation_loss"
+    records = [trainer.workdir.read_metrics() for trainer in trainers]
+    logs = [[[record.get(name) for name in names] for record in each] for each in records]
     assert logs[0] == logs[1]
     params = (trainer.checkpoints.load("last").params for trainer in trainers)
     jax.tree.map(np.testing.assert_array_equal, *params)
@@ -195,12 +194,12 @@ def test_another_host_than_the_first_writes_checkpoints_alone(tmp_path, monkeypa
         files = set(tmp_path.rglob("*")) - set((tmp_path / "checkpoints").rglob("*"))
         return {file: file.stat().st_mtime_ns for file in files if file.is_file()}
 
-    transformer.train(make_config(num_train_steps=1), tmp_path, task_type=PointTask, verbose=False)
+    options = {"task_type": PointTask, "verbose": False}
+    transformer.train(make_config(num_train_steps=1), tmp_path, **options)
     before, second = written(), SimpleNamespace(process_index=lambda: 1, process_count=lambda: 1)
     monkeypatch.setattr(run_module, "jax", second)
     monkeypatch.setattr(hosts, "wait_until", lambda is_true: True)  # for what the first writes
-    config, options = make_config(num_train_steps=2), {"on_report": pytest.fail}
-    transformer.train(config, tmp_path, task_type=PointTask, verbose=False, **options)
+    transformer.train(make_config(num_train_steps=2), tmp_path, on_report=pytest.fail, **options)
     assert (tmp_path / "checkpoints" / "2").exists()
     assert written() == before
 

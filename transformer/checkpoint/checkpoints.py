@@ -12,7 +12,7 @@ import os
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -40,17 +40,13 @@ BASE_FILE = "base.json"  # in the work directory of adapters: which parameters t
 
 
 class Loaded(NamedTuple):
-    """Parameters that were loaded by the name of a checkpoint.
+    """Parameters that were loaded by the name of a checkpoint."""
 
-    name: as users see it: "best (1200)", "1200" or "mean of 5 (1000 to 1200)". step: of a mean the
-    newest. num_averaged: checkpoints in the mean, or 1. about: as `about.make_about` returns it.
-    """
-
-    name: str
-    step: int
-    num_averaged: int
+    name: str  # as users see it: "best (1200)", "1200" or "mean of 5 (1000 to 1200)"
+    step: int  # of a mean the newest
+    num_averaged: int  # checkpoints in the mean, or 1
     params: Params
-    about: dict[str, Any]
+    about: dict[str, Any]  # as `about.make_about` returns it
 
 
 class Checkpoints:
@@ -114,13 +110,13 @@ class Checkpoints:
 
     def best_step(self, steps: Sequence[int] | None = None) -> int | None:
         """Returns the best of some steps (None: those saved); None if none has a score."""
-        steps = self.steps() if steps is None else steps
-        return next((step for step in self._ranked() if step in steps), None)
+        ranked = self._ranked(self.steps() if steps is None else steps)
+        return ranked[0] if ranked else None
 
-    def _ranked(self) -> list[int]:
-        """Returns the steps that have a score, the best first, as `record_score` says."""
-        scores = self.scores
-        return sorted(scores, key=lambda step: (-scores[step][0], scores[step][1], step))
+    def _ranked(self, steps: Collection[int]) -> list[int]:
+        """Returns those of some steps that have a score, the best first, as `record_score` says."""
+        order = {step: (-score, loss, step) for step, (score, loss) in self.scores.items()}
+        return sorted(order.keys() & set(steps), key=order.__getitem__)
 
     def about(self, step: int) -> dict[str, Any]:
         """Returns what a step holds beside its arrays; raises ValueError if that is damaged."""
@@ -162,26 +158,22 @@ class Checkpoints:
             name = f"average:{num_averaged}"
         if name.startswith("average:"):
             return self._load_average(int(name.removeprefix("average:")))
-        steps = wanted = self.steps()
+        steps = self.steps()
+        wanted = [int(name)] if name.isdigit() else steps[::-1]
         if name in ("default", "best"):
             with suppress(Exception):  # any type: restoring will say what is damaged
                 if lost := lost_records(self._workdir, self.about(steps[-1])):
                     warnings.warn(lost, stacklevel=3)
-            ranked = self._ranked()
-            wanted = [step for step in ranked if step in steps]
-            if name == "best" and not wanted:
+            best, ever = self._ranked(steps), self._ranked(self.scores)
+            if name == "best" and not best:
                 raise ValueError(f"No checkpoint of {self.folder} has a score yet; use 'last'.")
-            name = "best" if wanted else "last"
-            if wanted and wanted[0] != ranked[0]:
+            if best and best[0] != ever[0]:
                 warnings.warn(
-                    f"The step with the best score, {ranked[0]}, has no checkpoint in "
+                    f"The step with the best score, {ever[0]}, has no checkpoint in "
                     f"{self.folder}: the next best is used",
                     stacklevel=3,
                 )
-        if name == "last":
-            wanted = steps[::-1]
-        elif name.isdigit():
-            wanted = [int(name)]
+            name, wanted = ("best", best) if best else ("last", wanted)
         step, params = next(self._each_intact(wanted, self.restore_params))
         of_intact = "" if step == wanted[0] else " of those intact"
         shown = name if name.isdigit() else f"{name}{of_intact} ({step})"
@@ -203,8 +195,7 @@ class Checkpoints:
                 f"A mean of {count} checkpoints needs training.keep_checkpoints={count} when "
                 f"training; it was {self.keep}."
             )
-        total: Params = None
-        steps = []
+        total, steps = None, []
         for step, params in self._each_intact(self.steps()[-count:], self.restore_params):
             total = jax.tree.map(np.add, total, params) if steps else params
             steps.append(step)
@@ -243,13 +234,12 @@ class Checkpoints:
             try:
                 result = read(step)
             except NewerFormatError as error:
-                reason = f"Checkpoint {step} of {self.folder} cannot be used: {error}."
-                raise ValueError(reason) from None
+                raise ValueError(f"Checkpoint {step} of {self.folder}: {error}.") from None
             except Exception as error:  # Orbax raises eight types of error for damaged files
-                reason = reason_of(error)
-                if any(text in str(error) for text in PASSING_TEXTS):
-                    if isinstance(error, jax.errors.JaxRuntimeError):  # another host is lost
-                        raise
+                reason, is_passing = reason_of(error), any(t in str(error) for t in PASSING_TEXTS)
+                if is_passing and isinstance(error, jax.errors.JaxRuntimeError):
+                    raise  # another host is lost
+                if is_passing:
                     raise ResumableError(
                         f"{self.folder}/{step} cannot be read at the moment ({reason}): start "
                         f"again, or remove this checkpoint to use an older one."

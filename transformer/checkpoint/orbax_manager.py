@@ -80,31 +80,27 @@ class Manager:
         except Exception as error:  # any type
             if jax.process_count() > 1:
                 raise
-            reason = f"a checkpoint before step {step} could not be written: {reason_of(error)}"
-            warnings.warn(reason, stacklevel=3)
+            said = f"a checkpoint before step {step} could not be written: {reason_of(error)}"
+            warnings.warn(said, stacklevel=3)
         with self._beginning_anew():
             self._orbax.save(step, args=args, force=True)
 
     def wait_until_finished(self) -> None:
-        """Waits for a save; raises its error."""
-        with self._beginning_anew():
-            if jax.process_count() > 1:
-                self._wait_for_own_part()
-            self._orbax.wait_until_finished()
-
-    def _wait_for_own_part(self) -> None:
-        """Raises the error of this host while Orbax waits for the others, which wait for it."""
+        """Waits for a save; raises its error, on several hosts that of this one at once."""
 
         def wait_in_silence() -> None:
             with suppress(Exception):
                 self._orbax.wait_until_finished()
 
-        waiting = threading.Thread(target=wait_in_silence, daemon=True)
-        waiting.start()
-        while waiting.is_alive():
-            if self._orbax.own_error:
-                raise self._orbax.own_error
-            waiting.join(0.02)
+        with self._beginning_anew():
+            if jax.process_count() > 1:  # Orbax would first wait for the others, which wait for us
+                waiting = threading.Thread(target=wait_in_silence, daemon=True)
+                waiting.start()
+                while waiting.is_alive():
+                    if self._orbax.own_error:
+                        raise self._orbax.own_error
+                    waiting.join(0.02)
+            self._orbax.wait_until_finished()
 
     def close(self) -> None:
         """Waits for a save and ends Orbax's threads; raises the error of the save."""

@@ -44,22 +44,15 @@ USED_IN_FLOAT32 = {"positions", "biases", "vector", "types", "classes", "next_se
 
 @dataclass(frozen=True)
 class Run:
-    """A run that has been restored: `model.apply({"params": params}, …)` computes with it.
-
-    params: numpy arrays, nested dicts named as the modules of `model`; None while there are none.
-    tokenizers: (source, target), the same twice if the run has one; () for images.
-    labels: the names of a classifier's classes; no names for other tasks.
-    checkpoint, step, num_averaged: `name`, `step`, `num_averaged` of `checkpoints.Loaded`; of
-      parameters that come from no checkpoint "in memory", None and 1.
-    """
+    """A run that has been restored: `model.apply({"params": params}, …)` computes with it."""
 
     model: nn.Module
-    params: Params
+    params: Params  # numpy arrays, nested dicts named as the modules of `model`; None: none yet
     config: Config
-    tokenizers: tuple[Tokenizer, ...]
-    labels: Labels
+    tokenizers: tuple[Tokenizer, ...]  # (source, target), perhaps the same twice; () for images
+    labels: Labels  # the names of a classifier's classes; no names for other tasks
     workdir: WorkDir
-    checkpoint: str = "in memory"
+    checkpoint: str = "in memory"  # this and the next two are those of `checkpoints.Loaded`
     step: int | None = None
     num_averaged: int = 1
 

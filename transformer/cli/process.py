@@ -23,7 +23,6 @@ from transformer.files.reading import reason_of
 from transformer.parallel.stopping import Interruption, end_on_signals, ignore_signals
 from transformer.registry import task_kind
 
-MARGIN = 30  # seconds after which JAX gives up later than we do
 CLOUD_LIBRARIES = ("gcsfs", "google", "aiohttp")  # whose errors are those of gs://
 LOST_HOST = re.compile("UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|[Gg]loo|[Cc]onnection|[Hh]eartbeat")
 
@@ -98,9 +97,9 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     from transformer.model.costs import fits_a_core
     from transformer.parallel import devices, hosts
 
-    devices.keep_compiled_programs(say)
     if evaluated and task_kind(evaluated.task) == "translation" and fits_a_core(evaluated.model):
         devices.use_cores_as_devices(num_cores())
+    devices.keep_compiled_programs()
     who = "all other hosts"
     if flags.coordinator:
         who = f"all of {flags.num_processes} hosts at {flags.coordinator}"
@@ -118,8 +117,7 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     timer.start()
     try:
         with phase(f"waiting for {who}") if flags.coordinator else contextlib.nullcontext():
-            given = flags.coordinator, flags.num_processes, flags.process_id
-            is_first = hosts.connect(*given, wait_seconds=hosts.WAIT_SECONDS + MARGIN)
+            is_first = hosts.connect(flags.coordinator, flags.num_processes, flags.process_id)
     finally:
         timer.cancel()
     if not is_first:
@@ -127,7 +125,7 @@ def connect_hosts(flags: HostFlags, evaluated: Config | None = None) -> bool:
     versions = f"{transformer.__version__} {jax.__version__}"
     hosts.check_same("their versions of this package or of JAX", versions.encode)
     if evaluated:
-        devices.check_accelerator(say)
+        devices.check_accelerator()
     return is_first
 
 

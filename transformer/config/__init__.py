@@ -2,19 +2,10 @@
 
 from transformer.config.data import DataConfig, TokenizerConfig
 from transformer.config.experiment import Config
-from transformer.config.groups import (
-    MOST_EXTRA,
-    MOST_HYPOTHESES,
-    DecodingConfig,
-    MeshConfig,
-    OptimizerConfig,
-    TrainingConfig,
-)
+from transformer.config.groups import DecodingConfig, MeshConfig, OptimizerConfig, TrainingConfig
 from transformer.config.model import ModelConfig
 
 __all__ = [
-    "MOST_EXTRA",
-    "MOST_HYPOTHESES",
     "Config",
     "DataConfig",
     "DecodingConfig",

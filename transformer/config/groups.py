@@ -45,9 +45,7 @@ class OptimizerConfig(Settings):
         0.0, "Weight decay of the matrices, decoupled (AdamW); the paper has none."
     )
     ema_decay: float = rate(
-        0.0,
-        "Decay per step of a moving average of the parameters, which is what is then evaluated, "
-        "restored and exported; 0: none.",
+        0.0, "Decay of a moving average of the parameters, which then is what is used; 0: none."
     )
 
 
@@ -99,10 +97,7 @@ class DecodingConfig(Settings):
         resumable=True,
     )
     max_extra_length: int = setting(
-        50,
-        "Tokens that a translation may have beyond its source's.",
-        resumable=True,
-        at_most=MOST_EXTRA,
+        50, "Most tokens beyond those of the source.", resumable=True, at_most=MOST_EXTRA
     )
     average_checkpoints: int = count(
         1, "Newest checkpoints to average where none is named; 1: the best one.", resumable=True

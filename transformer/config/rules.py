@@ -31,16 +31,9 @@ _OF_MEMORY = {  # what a block whose segments also see those before them can be 
     "positions": ("none", *_ATTENTION_OF_POSITIONS),
     "attention": (*_PRODUCTS, "fused"),
 }
-_OF_PAIRS = (  # settings of `data` that no other task than translation reads
-    "subword_dropout",
-    "held_out",
-    "source_noise",
-    "corpus_temperature",
-    "drop_duplicates",
-    "drop_without_letters",
-    "drop_wrong_script",
-    "drop_overlap",
-)
+# Settings of `data` that no other task than translation reads.
+_OF_PAIRS = """subword_dropout held_out source_noise corpus_temperature drop_duplicates
+    drop_without_letters drop_wrong_script drop_overlap"""
 _NO_WEIGHTS = "fused", "performer", *HARD_ATTENTION  # that could be dropped
 _NO_ENCODER = "translation", "language_model", "images"  # alone, that reads texts
 
@@ -136,7 +129,7 @@ RULES: dict[str, Callable[["Config"], object]] = {
         f"data.{n} is for task=translation, not {{c.task}}: set it to {usual!r}.": (
             lambda c, n=n, usual=usual: getattr(c.data, n) != usual and not _is_of_pairs(c.task)
         )
-        for n, usual in ((n, getattr(DataConfig, n)) for n in _OF_PAIRS)
+        for n, usual in ((n, getattr(DataConfig, n)) for n in _OF_PAIRS.split())
     },
     "data.mask_rate must be more than 0, or nothing is learnt.": (
         lambda c: task_kind(c.task) == "masked_lm" and not c.data.mask_rate

@@ -49,38 +49,22 @@ SYNONYMS = {name: meant for meant, names in OTHER_NAMES.items() for name in name
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Everything that is stated about one setting.
+    """Everything that is stated about one setting."""
 
-    name: the full name, as "model.d_ff".
-    help: one or two sentences for `--help`.
-    choices: the values that it may take, perhaps a `Registry`; empty where any value of the type
-        will do.
-    at_least, below: bounds of a number; below: None where there is none.
-    at_most: the largest whole number, far above what is of use: larger ones are mistakes that would
-        be allocated.
-    minus_one: what -1 stands for, if it is allowed although it is out of bounds; else "".
-    automatic: the value that has it chosen when a new run starts; None: it is never chosen.
-    resumable: whether a run may be resumed with another value.
-    changes_result: False if neither the parameters that a run learns nor its outputs depend on it,
-        but only speed or what is logged.
-    is_path: whether it names a file or a folder.
-    is_list: whether it may hold several values with commas between.
-    """
-
-    name: str
+    name: str  # the full name, as "model.d_ff"
     type: type[bool] | type[int] | type[float] | type[str]
     default: bool | int | float | str
-    help: str
-    choices: Collection[str] = ()
+    help: str  # one or two sentences for `--help`
+    choices: Collection[str] = ()  # perhaps a `Registry`; empty where any value of the type will do
     at_least: float = 0
     below: float | None = None
-    at_most: int = LARGEST
-    minus_one: str = ""
-    automatic: int | str | None = None
-    resumable: bool = False
-    changes_result: bool = True
+    at_most: int = LARGEST  # far above what is of use: what is larger is a mistake
+    minus_one: str = ""  # what -1 stands for, if it is allowed although it is out of bounds
+    automatic: int | str | None = None  # has the value chosen when a new run starts
+    resumable: bool = False  # a run may be resumed with another value
+    changes_result: bool = True  # what a run learns or puts out may depend on it, not speed alone
     is_path: bool = False
-    is_list: bool = False
+    is_list: bool = False  # of paths, with commas between
 
     @property
     def _bounds(self) -> str:
@@ -137,11 +121,11 @@ class Setting:
         Values of settings that are no path, and names as "tfds:…", stay.
         """
 
-        def absolute(path: str) -> str:
+        def from_root(path: str) -> str:
             is_local = not path.startswith("gs://")
             return os.path.abspath(os.path.expanduser(path)) if is_local else path
 
-        return self._with_paths(value, absolute)
+        return self._with_paths(value, from_root)
 
     def is_same(self, value: Any, other: Any) -> bool:
         """Whether two values mean the same; paths do if they end in the same name.
@@ -195,9 +179,8 @@ def naming_all_mistakes(
 class Settings:
     """Base of the groups of settings, which checks each value that one is given.
 
-    Raises ValueError for a value that a setting cannot have, AttributeError for a name that a group
-    does not declare, with the name that was meant, and TypeError for a group that is replaced by
-    something else.
+    Raises ValueError for a value that a setting cannot have, AttributeError for a name that is not
+    declared, with the one that was meant, and TypeError for a group that becomes something else.
     """
 
     def __new__(cls, *_: Any, **values: Any) -> Self:
@@ -206,24 +189,20 @@ class Settings:
         return super().__new__(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        known = self._declared().get(name)
         try:
-            value = self._checked(name, value)
+            if known is None:
+                raise AttributeError(self._mistake(name))
+            if isinstance(known, Setting):
+                value = known.check(value)
+            elif not isinstance(value, known):
+                raise TypeError(f"config.{name} must be a {known.__name__}, not {value!r}.")
         except (AttributeError, ValueError) as error:
             if (mistakes := _mistakes.get()) is None:
                 raise
             mistakes.append((error, traceback.extract_stack()))
         else:
             super().__setattr__(name, value)
-
-    def _checked(self, name: str, value: Any) -> Any:
-        known = self._declared().get(name)
-        if known is None:
-            raise AttributeError(self._mistake(name))
-        if isinstance(known, Setting):
-            return known.check(value)
-        if not isinstance(value, known):
-            raise TypeError(f"config.{name} must be a {known.__name__}, not {value!r}.")
-        return value
 
     if not TYPE_CHECKING:  # which knows all names
 

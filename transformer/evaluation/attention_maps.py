@@ -48,8 +48,6 @@ def draw_attention(
       of: of a translation, whose attention: "encoder_decoder", "encoder" or "decoder".
       each_head: whether each head of each layer is drawn, instead of their mean.
       split, corpus, test_set, dtype, batch_size, search: as of `transformer.evaluate`.
-
-    Raises ValueError if there is no text.
     """
     run, compute = WorkDir(workdir), {"dtype": dtype, "batch_size": batch_size}
     config = run.load_config()
@@ -83,11 +81,7 @@ def translation_map(
     of: str = "encoder_decoder",
     each_head: bool = False,
 ) -> AttentionMap:
-    """Computes the attention of a translation of the sentence `source`.
-
-    of: "encoder_decoder", or the self-attention of the "encoder" or the "decoder". each_head: a
-    panel for each head of each layer, instead of their mean.
-    """
+    """Computes the attention of a translation of `source`; of, each_head: as `draw_attention`."""
     attention, tokenizer = translator.attention(source, translation), translator.tokenizer
     from_pieces, to_pieces = attention.target_pieces, attention.source_pieces
     if of == "encoder":

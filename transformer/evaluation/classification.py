@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from transformer.console import quantity
-from transformer.evaluation.scores import Score, TaskScores, accuracy, plain_table, spread
+from transformer.evaluation.scores import Score, TaskScores, accuracy, plain_table, samples
 from transformer.inference.encoders import Classifier, Tagger
 
-MOST_IN_TABLE = 40  # classes, or pairs of them
+MOST_IN_TABLE = 40  # classes
 
 
 def evaluate_classifier(
@@ -37,41 +37,34 @@ def evaluate_classifier(
         }
         for example, label, answer in zip(examples, labels, answers, strict=True)
     ]
-    details = _confusion_lines(names, Counter((row["label"], row["found"]) for row in rows))
+    pairs = [(row["label"], row["found"]) for row in rows]
+    details = _confusion_lines(names, Counter(pairs)) if len(names) <= MOST_IN_TABLE else []
     if classifier.num_truncated:
         sentences = quantity(classifier.num_truncated, "sentence")
         details.append(f"{sentences} cut at data.row_length tokens")
-    score = accuracy([row["label"] == row["found"] for row in rows], f"{len(names)} classes")
     return TaskScores(
         checkpoint=classifier.run.checkpoint,
         corpus=corpus,
-        scores={"accuracy": score},
+        scores={"accuracy": accuracy([a == b for a, b in pairs], f"{len(names)} classes")},
         details=details,
-        samples=[
-            f"  text   {row['text']}\n  class  {row['label']}\n  found  {row['found']} "
-            f"({max(row['probabilities'].values()):.0%})\n"
-            for row in spread(rows)
-            if row["text"]
-        ],
+        samples=samples(
+            ("text", "class", "found"),
+            (
+                {"text": text, "class": label, "found": f"{answer} ({answer.probability:.0%})"}
+                for text, label, answer in zip(examples, labels, answers, strict=True)
+                if isinstance(text, str)
+            ),
+        ),
         rows=rows,
     )
 
 
 def _confusion_lines(names: Sequence[str], confusions: Counter[tuple[str, str]]) -> list[str]:
-    """Returns a table of classes, or of many classes the pairs that are confused most often.
-
-    confusions: number of examples per (true, found) class.
-    """
-    if len(names) > MOST_IN_TABLE:
-        wrong = Counter({pair: n for pair, n in confusions.items() if pair[0] != pair[1]})
-        most = wrong.most_common(MOST_IN_TABLE)
-        title = f"the {len(most)} most frequent confusions of {len(wrong):,}:"
-        rows = [["class", "found", "examples"], *([*pair, f"{count:,}"] for pair, count in most)]
-        return [title, *plain_table(rows, "llr")]
+    """Returns a table of the classes; confusions: number of examples per (true, found) class."""
     rows = [["", *names, "recall"]]
     for true in names:
         counts = [confusions[true, name] for name in names]
-        recall = counts[names.index(true)] / max(1, sum(counts))
+        recall = confusions[true, true] / max(1, sum(counts))
         rows.append([true, *(f"{count:,}" for count in counts), f"{recall:.1%}"])
     title = "examples of each class (rows), by the class that was found (columns):"
     return [title, *plain_table(rows, "lr")]
@@ -93,10 +86,7 @@ def evaluate_tagger(
         corpus=corpus,
         scores=score_labels(expected, answers, direction),
         details=[f"{texts_cut}: the rest counts as wrong"] if tagger.num_truncated else [],
-        samples=[
-            f"  text    {row['text']}\n  labels  {row['labels']}\n  found   {row['found']}\n"
-            for row in spread(rows)
-        ],
+        samples=samples(("text", "labels", "found"), rows),
         rows=rows,
     )
 
@@ -111,15 +101,17 @@ def score_labels(
     rows = zip(expected, answers, strict=True)
     is_right = [a == b for row in rows for a, b in zip(*row, strict=True)]
     scores = {"accuracy": accuracy(is_right, direction, unit="words")}
-    spans, answer_spans = ([{*entities(row)} for row in side] for side in (expected, answers))
-    num_right = sum(len(a & b) for a, b in zip(spans, answer_spans, strict=True))
-    num_expected, num_answers = (sum(map(len, side)) for side in (spans, answer_spans))
-    if num_expected:
-        f1 = 200 * num_right / (num_expected + num_answers)
-        precision, recall = num_right / max(1, num_answers), num_right / num_expected
+    spans, answer_spans = (
+        {(row, *span) for row, labels in enumerate(side) for span in entities(labels)}
+        for side in (expected, answers)
+    )
+    if spans:
+        num_right = len(spans & answer_spans)
+        precision, recall = num_right / max(1, len(answer_spans)), num_right / len(spans)
         signature = f"bio|precision:{precision:.1%}|recall:{recall:.1%}"
-        score = Score("entity F1", f1, signature, direction, num_expected, unit="entities")
-        scores = {"f1": score, **scores}
+        f1 = 200 * num_right / (len(spans) + len(answer_spans))
+        f1_score = Score("entity F1", f1, signature, direction, len(spans), unit="entities")
+        scores = {"f1": f1_score, **scores}
     return scores
 
 

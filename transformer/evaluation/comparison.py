@@ -1,10 +1,9 @@
 """Compares runs on the same test set: is one better than the first, and in what do they differ?"""
 
-import dataclasses
-import math
+import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -20,15 +19,23 @@ import transformer
 from transformer.checkpoint.restore import abstract_params, load_model, smallest_batch
 from transformer.config import Config
 from transformer.console import phase
+from transformer.data.files.text import folder_name
 from transformer.evaluation import html_report
+from transformer.evaluation.html_report import origin
 from transformer.evaluation.metrics import (
     Reference,
     metric_and_label,
     reference_streams,
     score_by,
 )
-from transformer.evaluation.results import origin, read_results, write_results
-from transformer.evaluation.scores import NUM_BOOTSTRAP, Score, Table, TaskScores, plain_table
+from transformer.evaluation.scores import (
+    NUM_BOOTSTRAP,
+    Score,
+    Table,
+    TaskScores,
+    plain_table,
+    write_results,
+)
 from transformer.evaluation.translation import Segment, text_sides
 from transformer.workdir import WorkDir
 
@@ -50,7 +57,7 @@ class ComparedRun(TaskScores):
 
     path: as it was given. config: with the search that was used. vocabulary: a checksum of the
     target vocabulary, by whose tokens a perplexity counts; 0: there is none. segments: empty for
-    other tasks than translation. origin: as `results.origin` returns it.
+    other tasks than translation. origin: as `html_report.origin` returns it.
     """
 
     path: str
@@ -66,21 +73,20 @@ class ComparedRun(TaskScores):
 
 
 def compared_run(
-    path: PathLike, record: dict[str, Any], segments: Sequence[Segment]
+    workdir: WorkDir, record: dict[str, Any], segments: Sequence[Segment]
 ) -> ComparedRun:
-    """Returns the run at `path`, with the scores in a record that `TaskScores.to_json` returned."""
-    workdir = WorkDir(path)
+    """Returns a run with the scores in a record that `TaskScores.to_json` returned."""
     config = workdir.load_config()
     model, tokenizers, labels = load_model(workdir, config)
-    shapes = jax.tree.leaves(abstract_params(model, smallest_batch(config, labels)))
+    params = abstract_params(model, smallest_batch(config, labels))
     search = {f"decoding.{name}": value for name, value in record.get("search", {}).items()}
     known = search.keys() & config.values().keys()
     return ComparedRun(
-        path=str(path),
+        path=str(workdir.path),
         checkpoint=record["checkpoint"],
         step=record.get("step"),
         config=config.with_values({name: search[name] for name in known}),
-        num_parameters=sum(math.prod(leaf.shape) for leaf in shapes),
+        num_parameters=sum(leaf.size for leaf in jax.tree.leaves(params)),
         vocabulary=zlib.crc32(tokenizers[1].to_bytes()) if tokenizers else 0,
         corpus=record["corpus"],
         scores={  # in their order: the primary one is the first
@@ -96,19 +102,30 @@ def compared_run(
 def saved_run(path: PathLike) -> ComparedRun:
     """Returns a finished run of any task with the scores of its test split; raises ValueError."""
     workdir = WorkDir(path)
-    record, segments = read_results(workdir, workdir.load_config().data.test_split)
-    return compared_run(path, record, [Segment(**fields) for fields in segments])
+    folder = workdir / "results" / folder_name(workdir.load_config().data.test_split)
+    file = folder / "segments.jsonl"
+    try:
+        record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        lines = file.read_text(encoding="utf-8").split("\n") if file.exists() else []
+        segments = [Segment(**json.loads(line)) for line in lines if line]
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{folder} holds no scores that can be read ({error}): score the run with eval.py "
+            f"--workdir={workdir.path}."
+        ) from None
+    return compared_run(workdir, record, segments)
 
 
 @dataclass(frozen=True)
 class PairedDifference:
     """How much a system differs from the first by one metric, and how probable that is by chance.
 
-    metric: the name of the score. system: its position, from 1; the first is 0. difference: its
-    score minus that of the first. p_holm: p_randomisation, corrected for the number of systems.
-    signatures: of sacrebleu's two paired tests.
+    run: its name. metric: that of the score. system: its position, from 1; the first is 0.
+    difference: its score minus that of the first. p_holm: p_randomisation, corrected for the number
+    of systems. signatures: of sacrebleu's two paired tests.
     """
 
+    run: str
     metric: str
     system: int
     difference: float
@@ -157,9 +174,10 @@ class Comparison:
 
     def has_comparable_perplexity(self, run: ComparedRun) -> bool:
         """Whether a run's perplexity is of the tokens and the references of the first run's."""
-        scores = [side.scores.get("perplexity") for side in (self.first, run)]
-        counts = {score.num_sentences for score in scores if score}
-        return None not in scores and len(counts) == 1 and run.vocabulary == self.first.vocabulary
+        first, other = (side.scores.get("perplexity") for side in (self.first, run))
+        if first is None or other is None or run.vocabulary != self.first.vocabulary:
+            return False
+        return first.num_sentences == other.num_sentences
 
     def differing_segments(self, system: int, count: int) -> dict[str, list[Any]]:
         """Returns {title: pairs} for the `count` largest differences of chrF in each direction.
@@ -194,7 +212,7 @@ class Comparison:
         ]
         differences = [
             {
-                f"against {self.names[0]}": self.names[test.system],
+                f"against {self.names[0]}": test.run,
                 "score": test.metric,
                 "difference": f"{test.difference:+.2f}",
                 "p, bootstrap": f"{test.p_bootstrap:.4f}",
@@ -242,9 +260,7 @@ class Comparison:
                 | {"has_comparable_perplexity": self.has_comparable_perplexity(run)}
                 for name, run in zip(self.names, self.runs, strict=True)
             ],
-            "differences": [
-                {"run": self.names[test.system], **vars(test)} for test in self.differences
-            ],
+            "differences": list(map(vars, self.differences)),
             "settings": self.settings(),
         }
 
@@ -283,9 +299,11 @@ def compare_runs(runs: Sequence[ComparedRun]) -> Comparison:
     untested = Comparison(runs)
     if not all(run.segments for run in runs):
         return untested
-    systems, references = zip(*(text_sides(run.segments) for run in runs), strict=True)
-    for name, others in zip(untested.names, references, strict=True):
-        if others != references[0]:
+    systems, references = {}, []
+    for name, run in zip(untested.names, runs, strict=True):
+        systems[name], given = text_sides(run.segments)
+        references = references or given
+        if given != references:
             raise ValueError(
                 f"{untested.names[0]} and {name} have different references for the same test set "
                 f"(another test set, or tokenizers that join words differently), so their scores "
@@ -294,21 +312,22 @@ def compare_runs(runs: Sequence[ComparedRun]) -> Comparison:
     data = runs[0].config.data
     key, tokenize = data.selection_metric, data.bleu_tokenize
     metric, label = metric_and_label(key, tokenize=tokenize)
-    differences = paired_differences(systems, references[0], {label: metric, "chrF2": CHRF()})
     scored = []
-    for run, texts in zip(runs, systems, strict=True):
+    for run, texts in zip(runs, systems.values(), strict=True):
         scores, own = run.scores, run.config.data
         if (own.selection_metric, own.bleu_tokenize) != (key, tokenize):
-            sides = texts, references[0], run.primary.direction
+            sides = texts, references, run.primary.direction
             score = score_by(key, *sides, tokenize=tokenize, num_bootstrap=NUM_BOOTSTRAP)
             scores = scores | {key: score}
         scores = {name: scores[name] for name in (key, "chrf", "perplexity")}
-        scored.append(dataclasses.replace(run, scores=scores))
-    return Comparison(scored, differences)
+        scored.append(replace(run, scores=scores))
+    return Comparison(
+        scored, paired_differences(systems, references, {label: metric, "chrF2": CHRF()})
+    )
 
 
 def paired_differences(
-    systems: Sequence[Sequence[str]],
+    systems: Mapping[str, Sequence[str]],
     references: Sequence[Reference],
     metrics: Mapping[str, Metric],
 ) -> list[PairedDifference]:
@@ -318,26 +337,25 @@ def paired_differences(
     """
     # Between equally good systems sacrebleu 2.6's bootstrap finds p < 0.05 in 10% of all cases
     # (39 of 400 that we made), its randomisation in 3% (12): so both are reported.
-    named = [(str(number), texts) for number, texts in enumerate(systems)]
-    streams, differences = reference_streams(references), []
+    named, streams = list(systems.items()), reference_streams(references)
     (names, bootstrap), (random_names, randomisation) = (
         PairedTest(named, metrics, streams, test_type=test_type, n_samples=num_samples)()
         for test_type, num_samples in (("bs", NUM_BOOTSTRAP), ("ar", NUM_TRIALS))
     )
+    differences = []
     for name, key in zip(metrics, names, strict=True):  # sacrebleu has names of its own
         both: list[list[Any]] = [list(results[key]) for results in (bootstrap, randomisation)]
-        first, *others = (result.score for result in both[0])
+        scores = [result.score for result in both[0]]
         by_bootstrap, by_randomisation = (
             # Of equal scores sacrebleu would say p = 0.001: no resample differs by more than 0.
-            [1.0 if result.score == first else result.p_value for result in results[1:]]
+            [1.0 if r.score == scores[0] else r.p_value for r in results[1:]]
             for results in both
         )
         p_values = zip(by_bootstrap, by_randomisation, holm(by_randomisation), strict=True)
         signatures = names[key].format(), random_names[key].format()
-        differences += [
-            PairedDifference(name, system, score - first, *ps, signatures)
-            for system, (score, ps) in enumerate(zip(others, p_values, strict=True), start=1)
-        ]
+        for system, ps in enumerate(p_values, start=1):
+            facts = named[system][0], name, system, scores[system] - scores[0]
+            differences.append(PairedDifference(*facts, *ps, signatures))
     return sorted(differences, key=lambda difference: difference.system)
 
 

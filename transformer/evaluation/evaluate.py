@@ -13,8 +13,7 @@ from etils.epath import PathLike
 from transformer.checkpoint.checkpoints import open_for_reading
 from transformer.checkpoint.restore import restore
 from transformer.config import Config
-from transformer.console import counted, phase, say, showing_phases, silence
-from transformer.evaluation.attention_maps import translation_map
+from transformer.console import phase, say, showing_phases, silence
 from transformer.evaluation.classification import evaluate_classifier
 from transformer.evaluation.comparison import (
     Comparison,
@@ -22,28 +21,24 @@ from transformer.evaluation.comparison import (
     compare_runs,
     compared_run,
 )
-from transformer.evaluation.evaluation_set import EvaluationSet, read_examples
-from transformer.evaluation.metrics import (
-    Reference,
-    all_references,
-    check_metrics,
-    check_tokenisation,
+from transformer.evaluation.evaluation_set import (
+    EvaluationSet,
+    bounded_name,
+    read_examples,
+    results_name,
 )
-from transformer.evaluation.results import bounded_name, results_name
+from transformer.evaluation.metrics import Reference
 from transformer.evaluation.scores import TaskScores
-from transformer.evaluation.translation import Evaluation, make_evaluation, make_segments
+from transformer.evaluation.translation import evaluate_translator
 from transformer.exit_codes import ResumableError
 from transformer.files.reading import reason_of
 from transformer.inference.encoders import Classifier
-from transformer.inference.translation import Translation
 from transformer.inference.translator import Translator
 from transformer.parallel import hosts
 from transformer.registry import TASKS, task_kind
 from transformer.search.options import SearchOptions
 from transformer.workdir import WorkDir, split_checkpoint
 
-MAP_WORDS = 8  # length of the sentences whose attention is drawn: short enough to be read
-SEARCH = ("beam_size", "alpha", "length_penalty", "max_extra_length")  # kept with the scores
 READ_ONLY = (None, errno.EACCES, errno.EPERM, errno.EROFS)  # None: of an object store
 
 
@@ -90,18 +85,16 @@ def evaluate(
     Raises ValueError if there is no such run, checkpoint or split, or for options that do not fit.
     """
     with showing_phases() if verbose else silence():
-        what = {"split": split, "corpus": corpus, "files": files, "test_set": test_set}
-        compute = {"corpus": corpus or "", "dtype": dtype, "batch_size": batch_size}
-        given = {"sources": sources, "references": references}
         run, checkpoint = WorkDir(workdir, writes=jax.process_index() == 0), str(checkpoint)
-        config, examples = _prepare(run, search, **what, **given)
+        what = {"split": split, "corpus": corpus, "files": files, "test_set": test_set}
+        config, examples = _prepare(run, search, sources=sources, references=references, **what)
+        how = {"corpus": corpus, "dtype": dtype, "ensemble": ensemble}
         scored = []
-        for scores in _score(run, checkpoint, examples, ensemble, search, **compute):
+        for scores in _score(run, checkpoint, examples, search, batch_size=batch_size, **how):
             on_scores(scores)
             scored.append(scores)
         if save:
-            how = {"corpus": corpus, "dtype": dtype, "ensemble": ensemble, "search": search}
-            name = results_name(config, examples.name, checkpoint, **how)
+            name = results_name(config, examples.name, checkpoint, search=search, **how)
             _save(scored[-1].save, run, name, scored)
     return scored[-1]
 
@@ -129,92 +122,30 @@ def compare(
     Raises ValueError, as that does, or for runs that do not translate the same text.
     """
     with showing_phases() if verbose else silence():
-        what = {"split": split, "corpus": corpus, "files": files, "test_set": test_set}
         run, checkpoint = WorkDir(workdir, writes=jax.process_index() == 0), str(checkpoint)
-        runs = [(WorkDir(path), name or "default") for path, name in map(split_checkpoint, others)]
-        runs.insert(0, (run, checkpoint))
+        runs = [(run, checkpoint)]
+        runs += [(WorkDir(path), name or "default") for path, name in map(split_checkpoint, others)]
         for other, name in runs:
             check_comparable(run.load_config(), other.load_config(), str(other.path))
             open_for_reading(other, other.load_config()).check(name)
+        what = {"split": split, "corpus": corpus, "files": files, "test_set": test_set}
         config, examples = _prepare(run, search, **what)
-        compared = []
+        options, compared = search | {"num_maps": 0}, []
         for other, name in runs:  # one model in memory at a time
             with phase(f"scoring {other.path}"):
-                options = {"dtype": dtype, "batch_size": batch_size}
-                (result,) = _score(other, name, examples, (), search | {"num_maps": 0}, **options)
+                compute = {"dtype": dtype, "batch_size": batch_size}
+                (result,) = _score(other, name, examples, options, **compute)
             best = result.primary
             say(f"{other.path}, checkpoint {result.checkpoint}: {best.name} {best.figures}")
-            compared.append(compared_run(other.path, result.to_json(), result.segments))
+            compared.append(compared_run(other, result.to_json(), result.segments))
         with phase(f"testing the differences between {len(runs)} runs"):
             comparison = compare_runs(compared)
         if save:
             how = {"corpus": corpus, "dtype": dtype, "search": search}
             name = results_name(config, examples.name, checkpoint, **how)
-            folder = bounded_name("_".join(["compare", name, "with", *comparison.names[1:]]))
+            folder = bounded_name("_".join(["compare", name, "with", *map(str, others)]))
             _save(comparison.save, run, folder)
     return comparison
-
-
-def evaluate_translator(
-    translator: Translator,
-    pairs: Sequence[tuple[str, Reference]],
-    corpus: str,
-    *,
-    num_maps: int = 3,
-    metrics: Sequence[str] = (),
-    **options: Any,
-) -> Evaluation:
-    """Returns the evaluation of a translator on pairs (source, reference or tuple of several).
-
-    corpus: the name of the test set. num_maps: number of sentences whose attention is kept.
-    metrics: further ones, as `check_metrics` knows them. options: of the search, as
-    `Translator.translate` takes them. The perplexity is that of the first references. Several hosts
-    share the work.
-    """
-    config = translator.config
-    check_tokenisation(config.data.bleu_tokenize)  # before anything is compiled
-    check_metrics(metrics)
-    sources = [source for source, _ in pairs]
-    references = [all_references(reference) for _, reference in pairs]
-
-    def translate(part: Sequence[str]) -> list[dict[str, Any]]:
-        return [vars(t) for t in translator.translate(list(part), **options)]
-
-    def score(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
-        scored = translator.score(*([pair[side] for pair in part] for side in (0, 1)))
-        return [(reference.log_prob, len(reference.ids)) for reference in scored]
-
-    translations = [Translation(**each) for each in hosts.split_over_hosts(translate, sources)]
-    first = [(source, texts[0]) for source, texts in zip(sources, references, strict=True)]
-    scored = hosts.split_over_hosts(score, first)
-    with phase("computing the scores and their intervals"):
-        result = make_evaluation(
-            config,
-            make_segments(
-                [translator.source_tokenizer.join_pieces(text) for text in sources],
-                [tuple(map(translator.tokenizer.join_pieces, texts)) for texts in references],
-                translations,
-                [log_prob for log_prob, _ in scored],
-                config.data.languages,
-            ),
-            [length for _, length in scored],
-            num_cut=sum(translation.is_cut for translation in translations),
-            further_metrics=metrics,
-            checkpoint=translator.run.checkpoint,
-            step=translator.run.step,
-            num_averaged=translator.run.num_averaged,
-            corpus=corpus,
-            search={name: getattr(config.decoding, name) for name in SEARCH} | options,
-            vocab_size=translator.tokenizer.vocab_size,
-            longest_source=translator.largest_bucket(),
-        )
-    whole = [index for index, t in enumerate(translations) if t.text and not t.is_cut]
-    whole.sort(key=lambda index: abs(len(sources[index].split()) - MAP_WORDS))
-    result.maps = [
-        translation_map(translator, sources[index], translations[index])
-        for index in counted(whole[:num_maps], "computing attention maps", len(whole[:num_maps]))
-    ]
-    return result
 
 
 def _prepare(run: WorkDir, search: Mapping[str, Any], **what: Any) -> tuple[Config, EvaluationSet]:
@@ -237,27 +168,26 @@ def _score(
     run: WorkDir,
     checkpoint: str,
     examples: EvaluationSet,
-    ensemble: Sequence[PathLike],
     search: Mapping[str, Any],
     *,
-    corpus: str = "",
+    ensemble: Sequence[PathLike] = (),
+    corpus: str | None = None,
     **compute: Any,
 ) -> Iterator[Any]:
     """Yields the scores of each checkpoint; compute: dtype and batch_size, as of `restore`."""
-    config = run.load_config()
+    config, test_set = run.load_config(), (*examples[2:], examples.title)
     if task_kind(config.task) == "translation":
         if ensemble:
             translators = [Translator.from_checkpoints([run, *ensemble], checkpoint, **compute)]
         else:
             translators = each_checkpoint(run, checkpoint, **compute)
         for translator in translators:
-            yield evaluate_translator(translator, examples.pairs, examples.title, **search)
+            yield evaluate_translator(translator, *test_set, **search)
     elif len(examples.sources):
-        classifier = Classifier.from_checkpoint(run, checkpoint, **compute)
-        yield evaluate_classifier(classifier, *examples[2:], examples.title)
+        yield evaluate_classifier(Classifier.from_checkpoint(run, checkpoint, **compute), *test_set)
     else:
-        options = {"corpus": corpus or config.data.corpus, **compute}
-        yield TASKS[config.task].score_split(run, checkpoint, examples.name, **options)
+        compute["corpus"] = corpus or config.data.corpus
+        yield TASKS[config.task].score_split(run, checkpoint, examples.name, **compute)
 
 
 def each_checkpoint(path: PathLike, text: str, **settings: Any) -> Iterator[Translator]:

@@ -1,6 +1,9 @@
-"""What a run is scored on: a split of a corpus, given examples, files, or a published test set."""
+"""What a run is scored on (a split, given examples, files, a published test set), and its name."""
 
-from collections.abc import Sequence
+import os
+import re
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,14 +17,15 @@ from transformer.console import say
 from transformer.data.corpora.cleaning import read_held_out
 from transformer.data.corpora.corpora import Tags
 from transformer.data.corpora.training_text import load_evaluation_pairs
-from transformer.data.files.text import read_text
+from transformer.data.files.text import folder_name, read_text
 from transformer.data.tokenizers.sentencepiece import check_texts
 from transformer.evaluation.metrics import Reference, all_references
-from transformer.evaluation.results import checksum
+from transformer.files import storage
 from transformer.registry import task_kind
+from transformer.search.options import SearchOptions
 from transformer.workdir import WorkDir
 
-GIVEN = "given"  # the name of examples that are no split of a corpus
+LONGEST_NAME = 100  # characters of the name of a folder, before a checksum
 
 
 class EvaluationSet(NamedTuple):
@@ -35,11 +39,6 @@ class EvaluationSet(NamedTuple):
     title: str
     sources: Any = ()
     references: Sequence[Any] = ()
-
-    @property
-    def pairs(self) -> list[tuple[Any, Any]]:
-        """(source, reference) of each example."""
-        return list(zip(self.sources, self.references, strict=True))
 
 
 def read_examples(
@@ -109,14 +108,14 @@ def read_published(name: str, direction: str) -> EvaluationSet:
             f"not {name!r}; other texts are given with --input and --reference."
         )
     try:
-        source = DATASETS[name].get_source_file(direction)
-        references = DATASETS[name].get_reference_files(direction)
+        files = DATASETS[name].get_source_file(direction)
+        files = [files, *DATASETS[name].get_reference_files(direction)]
     except (OSError, SystemExit) as error:
         raise ValueError(
             f"The test set {name} cannot be downloaded ({error}): copy ~/.sacrebleu from a machine "
             f"on which sacrebleu --download {name} -l {direction} has run."
         ) from None
-    sources, *columns = (read_text(path).lines for path in [source, *references])
+    sources, *columns = (read_text(path).lines for path in files)
     return EvaluationSet(name, name, sources, list(zip(*columns, strict=True)))
 
 
@@ -133,8 +132,8 @@ def _given_set(
     if kind != "images":
         check_texts(sources, "sources")
     _check_pairs(sources, references)
-    name = f"{GIVEN}_{checksum(sources)}_{checksum(list(references))}"
-    return EvaluationSet(name, GIVEN, sources, list(references))
+    name = f"given_{checksum(sources)}_{checksum(list(references))}"
+    return EvaluationSet(name, "given", sources, list(references))
 
 
 def _check_pairs(sources: Sequence[Any] | np.ndarray, references: Sequence[Any]) -> None:
@@ -143,3 +142,58 @@ def _check_pairs(sources: Sequence[Any] | np.ndarray, references: Sequence[Any])
             f"There are {len(sources)} sources and {len(references)} references; they must pair, "
             f"and there must be at least one."
         )
+
+
+def results_name(
+    config: Config,
+    test_set: str,
+    checkpoint: str = "default",
+    *,
+    corpus: str | None = None,
+    dtype: str | None = None,
+    ensemble: Sequence[PathLike] = (),
+    search: Mapping[str, Any] | None = None,
+) -> str:
+    """Returns the name of the folder of a test set, for a run with this configuration.
+
+    What is not as when the run scores itself, as training ends, is part of the name. corpus: where
+    the text is, if that was given.
+
+    >>> results_name(Config(), "train[:1%]", search={"beam_size": 1, "sample": True})
+    'train_0_1__beam_size_1_sample'
+    """
+    usual, how = SearchOptions.from_config(config.decoding), {}
+    if corpus and _whole_path(corpus) != _whole_path(config.data.corpus):
+        how["corpus"] = _path_name(corpus)
+    if checkpoint != "default":
+        how["checkpoint"] = checkpoint
+    if dtype and dtype != config.model.dtype:
+        how["dtype"] = dtype
+    for name, value in (search or {}).items():
+        if value != getattr(usual, name, value):
+            how[name] = value
+    if ensemble:
+        how["ensemble"] = "_".join(_path_name(str(run)) for run in ensemble)
+    parts = [name if value is True else f"{name}_{value}" for name, value in how.items()]
+    return bounded_name("_".join([folder_name(test_set), *parts]))
+
+
+def bounded_name(text: str) -> str:
+    """Returns a name that a folder can have, cut and with a checksum if it is too long."""
+    name = re.sub(r"[^\w.-]+", "_", text)
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}_{checksum(text)}"
+
+
+def _path_name(path: str) -> str:
+    """Returns the last part of a path, and a checksum of all of it: "wmt14_5f0c2a91"."""
+    return f"{os.path.basename(path.rstrip('/'))}_{checksum(_whole_path(path))}"
+
+
+def checksum(item: Any) -> str:
+    """Returns eight hexadecimal digits that depend on an array, or on the repr of anything else."""
+    data = np.ascontiguousarray(item).data if isinstance(item, np.ndarray) else repr(item).encode()
+    return f"{zlib.crc32(data):08x}"
+
+
+def _whole_path(path: str) -> str:
+    return path if storage.is_remote(path) else os.path.realpath(path)

@@ -6,6 +6,7 @@ Its text and style are in the templates `*.html.jinja`; this module prepares wha
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,8 @@ import jinja2
 from markupsafe import Markup
 
 from transformer.config import Config
+from transformer.console import quantity
 from transformer.evaluation import plots
-from transformer.evaluation.results import origin
 from transformer.workdir import WorkDir
 
 if TYPE_CHECKING:
@@ -70,6 +71,23 @@ def _template(name: str) -> jinja2.Template:
     )
     environment.filters["mark_differences"] = mark_differences
     return environment.get_template(name)
+
+
+def origin(workdir: WorkDir) -> dict[str, str]:
+    """Returns when, with what and on what a run was trained last, and the command that began it."""
+    if not (starts := workdir.read_starts()):
+        return {}
+    last = starts[-1]
+    devices = [f"{count} × {kind}" for kind, count in last.get("devices", {}).items()]
+    versions = {"Python": last.get("python", "?"), **last.get("packages", {})}
+    facts = {
+        "started": f"{last['time']}, {quantity(len(starts), 'start')}",
+        "devices": f"{', '.join(devices)} on {quantity(last.get('num_hosts', 1), 'host')}",
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "commit": last.get("commit") or "",
+        "command": shlex.join(starts[0].get("command", [])),  # which had the settings
+    }
+    return {name: text for name, text in facts.items() if text}
 
 
 def mark_differences(text: str, reference: str) -> list[tuple[str, bool]]:

@@ -23,10 +23,9 @@ def evaluate_loss(run: Run, batches: Any, corpus: str, unit: str) -> TaskScores:
     step = jax.jit(make_eval_step(make_loss_fn(run.model, 0.0)))
     sums = sum_over_batches(batches, partial(step, jax.device_put(run.params)))
     nll, number = sums["nll"], int(sums["tokens"])
-    signature, units = "smooth:no|dropout:no", f"{unit}s"
-    mean, per = nll / number, f"per {unit}"
-    loss = Score(f"nats {per}", mean, signature, "natural logarithm", number, unit=units)
-    result = Score("perplexity", perplexity(nll, number), signature, per, number, unit=units)
+    score = partial(Score, signature="smooth:no|dropout:no", num_sentences=number, unit=f"{unit}s")
+    loss = score(f"nats per {unit}", nll / number, direction="natural logarithm")
+    result = score("perplexity", perplexity(nll, number), direction=f"per {unit}")
     scores = {"loss": loss, "perplexity": result}
     return TaskScores(checkpoint=run.checkpoint, corpus=corpus, scores=scores)
 

@@ -67,10 +67,8 @@ def tokenisation_note(tokenize: str, language: str) -> str:
     if has_spaces(language) or tokenize not in TOKENISATIONS:
         return ""
     others = " or ".join(dict.fromkeys((best_tokenisation(language), "char")))
-    return (
-        f"{tokenize} does not split {language} into words, so BLEU says little; set "
-        f"--config.data.bleu_tokenize={others}"
-    )
+    note = f"{tokenize} does not split {language} into words, so BLEU says little"
+    return f"{note}; set --config.data.bleu_tokenize={others}"
 
 
 def check_tokenisation(tokenize: str) -> None:
@@ -124,8 +122,7 @@ class MeanOverLines(Metric):
         return self._compute_score_from_stats(np.sum(stats, axis=0))
 
     def _compute_score_from_stats(self, stats: Sequence[float] | np.ndarray) -> SacrebleuScore:
-        total, num_lines = map(float, stats)
-        return SacrebleuScore(self.label, total / num_lines)
+        return SacrebleuScore(self.label, float(stats[0]) / float(stats[1]))
 
 
 def line_error_rate(translation: str, reference: str) -> float:
@@ -142,28 +139,24 @@ LINE_ERROR_RATE_ENTRY = MetricEntry(line_error_rate, "WER (whole words)", higher
 def check_metrics(names: Sequence[str]) -> None:
     """Raises ValueError for a name that is neither a metric nor "comet" nor "comet:MODEL"."""
     for name in names:
-        is_comet = name.partition(":")[0] == COMET
-        if not is_comet and name not in METRICS:
-            raise ValueError(
-                f"A metric is {', '.join(METRICS)}, comet or comet:MODEL, not {name!r}."
-            )
-        if is_comet and not shutil.which("comet-score"):
-            raise ValueError("comet needs the program comet-score: pipx install unbabel-comet.")
+        if name.partition(":")[0] == COMET:
+            if not shutil.which("comet-score"):
+                raise ValueError("comet needs the program comet-score: pipx install unbabel-comet.")
+        elif name not in METRICS:
+            known = ", ".join(METRICS)
+            raise ValueError(f"A metric is {known}, comet or comet:MODEL, not {name!r}.")
 
 
 def metric_and_label(name: str, *, tokenize: str = "13a") -> tuple[Metric, str]:
     """Returns sacrebleu's metric, and its name in reports, for "chrf" or a registered metric."""
     entry = CHRF_ENTRY if name == "chrf" else METRICS[name]
-    function = entry.metric
-    if function is BLEU:
-        return bleu_metric(tokenize), entry.label
+    function, label = entry.metric, entry.label
     if isinstance(function, type):
-        return function(), entry.label
+        return bleu_metric(tokenize) if function is BLEU else function(), label
     facts = {"unit": "line", "function": function.__name__}
     if function is line_error_rate:
         facts = {"case": "mixed", "unit": "line", "match": "whole"}
-    best = max if entry.higher_is_better else min
-    return MeanOverLines(function, entry.label, facts, best), entry.label
+    return MeanOverLines(function, label, facts, max if entry.higher_is_better else min), label
 
 
 def score_by(

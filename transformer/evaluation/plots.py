@@ -59,9 +59,8 @@ STYLE = {
 class AttentionMap:
     """Attention weights to draw, of one example.
 
-    source, translation: its texts. source_pieces: the S tokens that are attended to;
-    target_pieces: the T tokens that attend.
-    weights: [layers, N, T, S], N = 1 for the mean over heads.
+    source, translation: its texts. source_pieces: the S tokens that are attended to; target_pieces:
+    the T tokens that attend. weights: [layers, N, T, S], N = 1 for the mean over heads.
     """
 
     source: str
@@ -131,10 +130,8 @@ def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = 
 
     def series(name: str) -> tuple[list[int], list[float]]:
         """Returns the steps and values of a metric where it was logged and is finite."""
-        values = {
-            record["step"]: record[name] for record in records if record.get(name) is not None
-        }
-        finite = {step: value for step, value in values.items() if math.isfinite(value)}
+        logged = {record["step"]: record.get(name) for record in records if name in record}
+        finite = {step: x for step, x in logged.items() if x is not None and math.isfinite(x)}
         return list(finite), list(finite.values())
 
     figure.set_size_inches(8, 5.5)
@@ -187,10 +184,8 @@ def draw_attention(figure: Figure, attention: AttentionMap, title: str = "") -> 
     from matplotlib.colors import LinearSegmentedColormap
 
     shades = LinearSegmentedColormap.from_list("attention", [f"{BLUE}00", BLUE])
-    source, target = (
-        [_label(piece) for piece in side]
-        for side in (attention.source_pieces, attention.target_pieces)
-    )
+    sides = attention.source_pieces, attention.target_pieces
+    source, target = ([_label(piece) for piece in side] for side in sides)
     has_heads = attention.weights.shape[1] > 1
     weights = attention.weights if has_heads else attention.weights.swapaxes(0, 1)
     num_rows, num_columns = weights.shape[:2]

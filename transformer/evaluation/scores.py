@@ -3,9 +3,10 @@
 Perplexity and accuracy are computed here.
 """
 
+import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -16,7 +17,8 @@ from tabulate import tabulate
 
 import transformer
 from transformer.console import quantity
-from transformer.evaluation.results import write_results
+from transformer.data.files.text import folder_name
+from transformer.files import storage
 from transformer.model.loss import perplexity
 from transformer.workdir import WorkDir
 
@@ -70,9 +72,8 @@ class Score:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """Returns the score that `to_json` wrote; a value that was not finite is infinite."""
-        score = cls(**record)
-        score.value = math.inf if score.value is None else score.value
-        return score
+        value = record["value"]
+        return cls(**{**record, "value": math.inf if value is None else value})
 
 
 @dataclass(kw_only=True)
@@ -119,12 +120,8 @@ class TaskScores:
         return {key: score.to_json() for key, score in self.scores.items()}
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "version": transformer.__version__,
-            "checkpoint": self.checkpoint,
-            "corpus": self.corpus,
-            **self.scores_to_json(),
-        }
+        facts = {"checkpoint": self.checkpoint, "corpus": self.corpus}
+        return {"version": transformer.__version__, **facts, **self.scores_to_json()}
 
     def save(
         self, workdir: WorkDir, name: str, checkpoints: Sequence["TaskScores"] = ()
@@ -137,9 +134,28 @@ class TaskScores:
         return write_results(workdir, name, self.to_json() | {"details": self.details}, files)
 
 
+def write_results(
+    workdir: WorkDir, name: str, record: dict[str, Any], files: Mapping[str, str | list[Any]]
+) -> epath.Path:
+    """Writes results/NAME/: `record` as report.json, and the other `files`; a split may be NAME.
+
+    files: text, or rows of which each becomes a line of JSON. Hosts that do not write leave it out.
+    Returns the path of report.json.
+    """
+    folder = workdir / "results" / folder_name(name)
+    if workdir.writes:
+        folder.mkdir(parents=True, exist_ok=True)
+        report = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+        for file, content in {**files, "report.json": report}.items():
+            if isinstance(content, list):
+                rows = (json.dumps(row, ensure_ascii=False) for row in content)
+                content = "".join(f"{row}\n" for row in rows)
+            storage.write_atomically(folder / file, content)
+    return folder / "report.json"
+
+
 def corpus_perplexity(
-    log_probs: Sequence[float | None],
-    counts: Sequence[int],
+    reference_scores: Sequence[tuple[float, int]],
     direction: str,
     *,
     vocab_size: int,
@@ -147,11 +163,13 @@ def corpus_perplexity(
 ) -> Score:
     """Returns the perplexity of references under a model, per token of its vocabulary.
 
-    log_probs, counts: of each reference, its tokens counted with EOS. References with None are left
-    out; of none at all the value is nan. num_bootstrap: as in `metrics`, with sacrebleu's seed.
+    reference_scores: the log-probability of each, and its tokens, counted with EOS. References with
+    nan are left out; of none at all the value is nan. num_bootstrap: as in `metrics`, with
+    sacrebleu's seed.
     """
-    nll, lengths = -np.asarray(log_probs, float), np.asarray(counts, float)
-    nll, lengths = nll[~np.isnan(nll)], lengths[~np.isnan(nll)]
+    log_probs, lengths = np.array(reference_scores, float).T
+    is_scored = ~np.isnan(log_probs)
+    nll, lengths = -log_probs[is_scored], lengths[is_scored]
     value, interval = perplexity(nll.sum(), lengths.sum()) if len(nll) else math.nan, None
     signature = f"unit:piece|eos:yes|vocab:{vocab_size}|smooth:no|dropout:no"
     if num_bootstrap > 1 and len(nll) >= FEWEST_FOR_INTERVAL:
@@ -174,9 +192,13 @@ def accuracy(is_right: Sequence[bool], direction: str, unit: str = "examples") -
     return Score("accuracy", 100 * share, "interval:wilson", direction, number, interval, unit)
 
 
-def spread(rows: Sequence[Any]) -> Sequence[Any]:
-    """Returns some rows as samples, spread over all."""
-    return rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]
+def samples(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Returns some rows as samples, spread over all: a line for each of the named cells."""
+    rows, width = list(rows), max(map(len, names))
+    return [
+        "".join(f"  {name:{width}}  {row[name]}\n" for name in names)
+        for row in rows[:: max(1, len(rows) // NUM_SAMPLES)][:NUM_SAMPLES]
+    ]
 
 
 def plain_table(

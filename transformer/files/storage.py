@@ -58,13 +58,9 @@ def absolute(path: PathLike) -> epath.Path:
 
 
 def write_atomically(path: PathLike, content: str | bytes, writer: str = "") -> None:
-    """Writes a file so that a reader, or a crash, sees the old one or the new one, never a mix.
-
-    writer: as of `open_atomically`.
-    """
-    content = content.encode() if isinstance(content, str) else content
+    """Writes a file so that a reader, or a crash, sees the old one or the new one, never a mix."""
     with open_atomically(path, writer) as file:
-        file.write(content)
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -76,7 +72,14 @@ def open_atomically(path: PathLike, writer: str = "") -> Generator[IO[bytes]]:
     """
     path = epath.Path(path)
     if is_remote(path):
-        yield from _open_object_atomically(path)
+        file: Any = path.open("wb")  # the object appears when it is closed
+        try:
+            yield file
+        except BaseException:
+            file.discard()
+            file.closed = True  # else the garbage collector would close it, which uploads it
+            raise
+        file.close()
         return
     temporary = path.with_name(f"{path.name}{writer}.tmp")
     try:
@@ -93,18 +96,6 @@ def open_atomically(path: PathLike, writer: str = "") -> Generator[IO[bytes]]:
         if isinstance(error, OSError) and error.errno and not error.filename:
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
-
-
-def _open_object_atomically(path: epath.Path) -> Generator[IO[bytes]]:
-    """Opens an object, which appears when its file is closed and is discarded after an error."""
-    file: Any = path.open("wb")
-    try:
-        yield file
-    except BaseException:
-        file.discard()
-        file.closed = True  # else the garbage collector would close it, which uploads it
-        raise
-    file.close()
 
 
 def take_lock(path: epath.Path, flag: str) -> TextIO:

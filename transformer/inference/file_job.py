@@ -92,10 +92,9 @@ def check_files(output: str, *files: str, may_replace: bool = True) -> None:
         are_there = os.path.exists(output) and os.path.exists(local)
         if file == output or (are_there and os.path.samefile(output, local)):
             raise ValueError(f"--output={output} is read, too, and would be lost: name another.")
-    if output and not may_replace:
-        file = ResumableFile(output, {})
-        if file.output.is_file() and not file.is_started:
-            raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
+    is_there = output and not may_replace and storage.locate(output).is_file()
+    if is_there and not ResumableFile(output, {}).is_started:
+        raise ValueError(f"{output} exists: name another --output, or add --overwrite.")
     counts = [count_lines(path) for path in files] if len(files) > 1 else []
     if None not in counts and len(set(counts)) > 1:
         a, b = (f"{path} has {count} lines" for path, count in zip(files, counts, strict=True))
@@ -116,7 +115,7 @@ class ResumableFile:
         self.output = storage.locate(output)
         self.folder = self.output.with_name(self.output.name + ".parts")
         self.parts, self._about = Parts(self.folder), self.folder / "about.json"
-        self._identity = json.loads(json.dumps(identity))
+        self._identity = json.dumps(identity, indent=2)
 
     @property
     def is_started(self) -> bool:
@@ -136,26 +135,22 @@ class ResumableFile:
             lock = storage.take_lock(self.folder / "lock", "--output")
         with lock:
             if is_first:
-                self._begin()
+                has_chunks = bool(self.parts.finished())
+                before = json.loads(self._about.read_text() if has_chunks else self._identity)
+                for name, now in json.loads(self._identity).items():
+                    difference = f"holds chunks made with {name} {before.get(name)}, not {now}"
+                    self.check(before.get(name) == now, difference)
+                storage.write_atomically(self._about, self._identity)
             hosts.wait_for_all("the folder of the output")
             hosts.check_same(
                 f"what they are to do, or in what they see in {self.folder}",
-                lambda: repr(
-                    (self._identity, self.is_started and self._about.read_bytes())
-                ).encode(),
+                lambda: f"{self._identity} {self.is_started}".encode(),
             )
             try:
                 yield self.parts.finished()
             finally:
                 if jax.process_count() == 1 and not self.parts.finished():
                     self._remove()
-
-    def _begin(self) -> None:
-        before = json.loads(self._about.read_bytes()) if self.parts.finished() else self._identity
-        for name, now in self._identity.items():
-            then = before.get(name)
-            self.check(then == now, f"holds chunks made with {name} {then}, not {now}")
-        storage.write_atomically(self._about, json.dumps(self._identity, indent=2))
 
     def check(self, is_same: bool, difference: str) -> None:
         """Raises ValueError, which says how it differs, if the folder is not of the same job."""

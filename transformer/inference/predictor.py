@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 from etils.epath import PathLike
+from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
 from transformer.checkpoint.fingerprint import fingerprints
 from transformer.checkpoint.restore import Run, cast_matrices, count_parameters, restore
 from transformer.checkpoint.train_state import Params
 from transformer.parallel.hosts import leave_if_told
-from transformer.search.programs import make_replicas, replicate
+from transformer.search.programs import make_replicas
 
 
 class Predictor:
@@ -70,8 +71,10 @@ class Predictor:
 
     @params.setter
     def params(self, params: Params | None) -> None:
-        cast = None if params is None else cast_matrices(params, self.config)
-        self._params = None if params is None else replicate(self.replicas, cast)
+        self._params = None
+        if params is not None:
+            on_each = NamedSharding(self.replicas, PartitionSpec())
+            self._params = jax.device_put(cast_matrices(params, self.config), on_each)
 
     @property
     def truncation(self) -> str:

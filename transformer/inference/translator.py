@@ -10,6 +10,7 @@ from typing import Any, Self, overload
 import jax
 import numpy as np
 from etils.epath import PathLike
+from jax.sharding import NamedSharding, PartitionSpec
 
 from transformer.checkpoint.restore import Run, restore
 from transformer.console import counted
@@ -36,7 +37,7 @@ from transformer.parallel.hosts import leave_if_told
 from transformer.search.corpus_search import CorpusSearch, pair_with_prefixes
 from transformer.search.decoding import length_penalty
 from transformer.search.options import SearchOptions
-from transformer.search.programs import SearchPrograms, max_num_programs, one_behind, split_rows
+from transformer.search.programs import REPLICA, SearchPrograms, max_num_programs, one_behind
 from transformer.workdir import split_checkpoint
 
 IntArray = Sequence[int] | np.ndarray
@@ -361,11 +362,12 @@ class Translator(Predictor):
         """Returns function(model, params, batch) of each pair, without what is padding."""
         longest, compiled = np.maximum(source.lengths, target.lengths), self._compiled[function]
         sizes = self.largest_bucket(), self.config.decoding.batch_size, self.replicas.size
+        by_rows = NamedSharding(self.replicas, PartitionSpec(REPLICA))
 
         def results() -> Iterator[tuple[np.ndarray, jax.Array]]:
             for indices, bucket in plan_batches(longest, *sizes):
                 batch = scoring.one_pair_per_row(source, target, indices.ravel(), bucket)
-                yield indices.ravel(), compiled(self._params, split_rows(self.replicas, batch))
+                yield indices.ravel(), compiled(self._params, jax.device_put(batch, by_rows))
 
         is_large = function is scoring.logits  # of which a device may not hold two
         rows = self._each_row(results() if is_large else one_behind(results()))

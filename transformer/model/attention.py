@@ -142,10 +142,7 @@ class MultiHeadAttention(nn.Module):
         return self.output(x.reshape(*x.shape[:-2], -1))
 
     def __call__(self, x: jax.Array, source: jax.Array, **options: Any) -> jax.Array:
-        """Attends from x [B, T, D] to source [B, S, D], which may be x; returns [B, T, D].
-
-        options: those of `attend_to`.
-        """
+        """Returns `attend_to` [B, T, D] from x [B, T, D] to source [B, S, D], which may be x."""
         return self.attend_to(x, self.project_keys_values(source), **options)
 
     def project_keys_values(self, source: jax.Array) -> KeysValues:
@@ -169,7 +166,12 @@ class MultiHeadAttention(nn.Module):
         """
         query, (key, value), bias = self._split_heads(self.query(x)), keys_values, None
         if positions is not None and acts_in_attention(self.config):
-            query, key, bias = self.relative_positions.place(query, key, positions)
+            scheme, first = self.relative_positions, key.shape[1] - query.shape[1]
+            positions, columns = jnp.atleast_2d(positions), jnp.arange(key.shape[1])
+            query = scheme.rotate(query, positions[:, first:])
+            key = scheme.rotate(key, positions)
+            # Positions of a sentence follow each other, as its columns do: one bias for all rows.
+            bias = scheme.bias(query, (columns - columns[first:, None])[None])
         if self.is_mutable_collection("intermediates"):  # what attending to one-hot values gives
             one_hot = jnp.eye(key.shape[1], dtype=value.dtype)[None, :, None, :]
             one_hot = jnp.broadcast_to(one_hot, (*key.shape[:3], key.shape[1]))
@@ -199,9 +201,9 @@ class MultiHeadAttention(nn.Module):
         return attended
 
     def step(self, x: jax.Array, cache: KVCache, place: Place) -> tuple[jax.Array, KVCache]:
-        """Attends from one new position of every beam to what its ancestors wrote.
+        """Attends from a new position of every beam, x [B, W, D], to what its ancestors wrote.
 
-        Returns ([B, W, D] of x [B, W, D], the cache with the keys and values of x).
+        Returns ([B, W, D], the cache with the keys and values of x).
         """
         column, positions, ancestors = place
         num_beams, num_columns = ancestors.shape[1:]

@@ -27,8 +27,8 @@ def fits_a_core(config: ModelConfig) -> bool:
 def num_layer_weights(config: ModelConfig) -> int:
     """Returns the number of weights in the layers of a `Transformer`, encoder and decoder."""
     attention, feed_forward = _weights(config)
-    encoder, decoder = (config.depth(is_decoder=side) for side in (False, True))
-    return encoder * (attention + feed_forward) + decoder * (2 * attention + feed_forward)
+    decoder = config.depth(is_decoder=True) * (2 * attention + feed_forward)
+    return config.num_layers * (attention + feed_forward) + decoder
 
 
 def _weights(config: ModelConfig) -> tuple[int, int]:
@@ -76,12 +76,11 @@ def training_flops(
     half of the decoder's causal square.
     """
     source, target = (np.asarray(n, np.float64) for n in (source_lengths, target_lengths))
-    # Half of the weights of attention to the source meet the target (queries, output), half the
+    # Attention to the source: half of its weights meet the target (queries, output), half the
     # source (keys, values).
     to_source = _weights(config)[0] * (source + target) / 2
     to_source += _heads_width(config) * source * target
     depth, softmax = config.depth(is_decoder=True), target * config.d_model * target_vocab_size
     decoder = replace(config, num_layers=depth)
     outputs = float((depth * to_source + softmax).sum())
-    encoder_flops = stack_flops(config, source)
-    return encoder_flops + stack_flops(decoder, target, causal=True, outputs=outputs)
+    return stack_flops(config, source) + stack_flops(decoder, target, causal=True, outputs=outputs)

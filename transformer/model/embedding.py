@@ -31,8 +31,7 @@ class Embedding(nn.Module):
         """Returns the vectors [..., D] of ids [...].
 
         They are looked up in float32, so that the gradients of a frequent token are added in it:
-        a sum of ones in bfloat16 stays at 256. A table that is split over devices is therefore
-        gathered in float32, too.
+        a sum of ones in bfloat16 stays at 256.
         """
         # Gathered on every device, if it was split: rows are looked up by ids that lie elsewhere.
         table = nn.with_logical_constraint(self.table, ("vocab", "embed"))

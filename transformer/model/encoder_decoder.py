@@ -61,9 +61,8 @@ class Transformer(StackModel):
     def __call__(
         self, inputs: Batch | Array, targets: Array | None = None, *, deterministic: bool
     ) -> jax.Array:
-        """Returns logits [B, T, V]: the scores of each target, given those before it.
+        """Returns `Embedding.logits` [B, T, V]: the scores of each target, given those before it.
 
-        They are float32, but in training (not `deterministic`) of the computing type.
         inputs: a packed `Batch`; or ids [B, S] with targets [B, T], one sentence pair per row, each
         with EOS at its end and `special.pad` behind it. Raises ValueError for ids without targets.
         """
@@ -74,15 +73,14 @@ class Transformer(StackModel):
         encoded = self.encode(
             batch.inputs, batch.input_positions, batch.input_segments, deterministic=deterministic
         )
-        places = batch.target_positions
-        x = self._embed_targets(decoder_inputs, places, deterministic=deterministic)
-        mask = segment_mask(batch.target_segments, batch.target_segments)
+        positions, segments = batch.target_positions, batch.target_segments
+        x = self._embed_targets(decoder_inputs, positions, deterministic=deterministic)
         x = self.decoder(
             x,
-            mask=mask & causal_mask(batch.targets.shape[1]),
+            mask=segment_mask(segments, segments) & causal_mask(segments.shape[1]),
             encoded=encoded,
-            encoded_mask=segment_mask(batch.target_segments, batch.input_segments),
-            positions=places,
+            encoded_mask=segment_mask(segments, batch.input_segments),
+            positions=positions,
             deterministic=deterministic,
         )
         return self.softmax.logits(x, deterministic=deterministic)
@@ -90,20 +88,14 @@ class Transformer(StackModel):
     def encode(
         self, inputs: Array, positions: Array, segments: Array, *, deterministic: bool
     ) -> jax.Array:
-        """Returns the encoded source [B, S, D].
-
-        inputs [B, S] ids, positions [B, S] or [S], segments [B, S] as in a `Batch`.
-        """
+        """Returns the encoded source [B, S, D]; positions and segments [B, S] as in a `Batch`."""
         x, vectors = self.source_embedding(inputs), self.source_positions(positions)
         x = add_positions(x, vectors, self.source_norm, self.dropout, deterministic=deterministic)
         mask = segment_mask(segments, segments)
         return self.encoder(x, mask=mask, positions=positions, deterministic=deterministic)
 
     def encode_for_search(self, inputs: Array, lengths: Array) -> EncodedSource:
-        """Encodes one sentence per row, once for all steps and beams of a search.
-
-        inputs [B, S] ids; lengths [B].
-        """
+        """Encodes ids [B, S] of lengths [B], a sentence per row, once for all steps of a search."""
         positions = jnp.arange(inputs.shape[1])
         segments = (positions < lengths[:, None]).astype(jnp.int32)
         encoded = self.encode(inputs, positions, segments, deterministic=True)

@@ -111,10 +111,7 @@ class Block(nn.Module):
         positions: Array | None = None,
         deterministic: bool,
     ) -> jax.Array:
-        """Returns [B, T, D] of x [B, T, D]; encoded [B, S, D] is the source.
-
-        positions: [B, T] or [T], which may act in self-attention.
-        """
+        """Returns [B, T, D] of x [B, T, D], as `Stack.__call__`."""
         options = dict(deterministic=deterministic)
         attend = partial(self.self_attention, mask=mask, positions=positions, **options)
         x = self.self_residual(x, lambda y: attend(y, y), **options)
@@ -133,10 +130,7 @@ class Block(nn.Module):
         encoded: KVCache | None = None,
         encoded_mask: Array | None = None,
     ) -> tuple[jax.Array, KVCache]:
-        """Returns one new position of every beam, [B, W, D], and the cache that includes it.
-
-        x [B, W, D]; encoded: the source as this block's keys and values.
-        """
+        """Computes a step as `Stack.step`; encoded: the source as this block's keys and values."""
 
         def attend(y: jax.Array) -> jax.Array:
             nonlocal cache

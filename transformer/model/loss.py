@@ -86,7 +86,7 @@ per_token.defvjp(_forward, _backward)
 def make_loss_fn(model: nn.Module, label_smoothing: float) -> LossFn:
     """Returns loss_fn(params, batch, rng) -> (sum of the loss, sums); rng=None: without dropout.
 
-    The batch has `targets` [B, T] and `weights` [B, T], and is what the model is called with. sums:
+    The batch has `targets` and `weights` [B, T], and is what the model is called with. sums:
     {"loss", "nll", "tokens"}, each a sum over the targets, weighted.
     """
 

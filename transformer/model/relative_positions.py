@@ -43,20 +43,6 @@ class NoPositions(nn.Module):
         """
         del query, offsets
 
-    def place(
-        self, query: jax.Array, key: jax.Array, key_positions: Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-        """Returns query [B, T, N, H] and key [B, S, N, H] for their positions, and the bias.
-
-        key_positions: [B, S] or [S], of which the last T are the queries'; those of a sentence
-        follow each other. The offset of two is therefore that of their columns, the same in each
-        row, and no query sees a key of another sentence: the bias is computed once for all rows.
-        """
-        first, columns = key.shape[1] - query.shape[1], jnp.arange(key.shape[1])
-        key_positions, offsets = jnp.atleast_2d(key_positions), columns - columns[first:, None]
-        query = self.rotate(query, key_positions[:, first:])
-        return query, self.rotate(key, key_positions), self.bias(query, offsets[None])
-
 
 def acts_in_attention(config: ModelConfig) -> bool:
     """Returns whether `config.positions` act in attention instead of on the embedding."""
@@ -73,10 +59,9 @@ def steps_since(column: Array | int, num_columns: int) -> jax.Array:
 
 
 class RotaryPositions(NoPositions):
-    """Turns each pair of components by an angle that grows with the position (RoPE).
+    """Turns components 2i and 2i + 1 of a query or key by position / 10000^(2i/d_k) (RoPE).
 
-    Components 2i and 2i + 1 of a query or key turn by position / 10000^(2i/d_k), so that their
-    product depends on the offset alone (Su et al., arXiv 2104.09864, equation 34).
+    Their product depends on the offset alone (Su et al., arXiv 2104.09864, equation 34).
     """
 
     def rotate(self, x: jax.Array, positions: Array) -> jax.Array:

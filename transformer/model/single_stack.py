@@ -33,9 +33,8 @@ class CausalLM(StackModel):
         self.decoder = self.make_stack()
 
     def __call__(self, inputs: WindowBatch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, T, V] of the token that follows each of the inputs.
+        """Returns `Embedding.logits` [B, T, V] of the token that follows each of the inputs.
 
-        They are float32, but in training (not `deterministic`) of the computing type.
         inputs: a `WindowBatch`, or ids [B, T], of which the first is EOS where a text begins.
         """
         ids = inputs.inputs if isinstance(inputs, WindowBatch) else inputs
@@ -145,9 +144,8 @@ class MaskedLM(SentenceEncoder):
             self.next_sentence = nn.Dense(2, dtype=jnp.float32)
 
     def __call__(self, inputs: MaskedBatch | Batch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, K, V] of the tokens to guess, or [B, S, V] of all positions.
+        """Returns `Embedding.logits` [B, K, V] of the tokens to guess, or [B, S, V] of all.
 
-        They are float32, but in training (not `deterministic`) of the computing type.
         inputs: a `MaskedBatch`; or a packed `Batch`, or ids [B, S] of one sentence per row with
         `special.pad` behind it.
         """
@@ -221,10 +219,7 @@ class ImageClassifier(StackModel):
 
     @nn.compact
     def __call__(self, patches: ImageBatch | Array, *, deterministic: bool) -> jax.Array:
-        """Returns logits [B, T=1, num_classes] float32.
-
-        patches: an `ImageBatch`, or numbers [B, S, pixels].
-        """
+        """Returns logits [B, T=1, num_classes] float32 of numbers [B, S, pixels]."""
         c = self.config
         if isinstance(patches, ImageBatch):
             patches = patches.patches

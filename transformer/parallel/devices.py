@@ -5,12 +5,13 @@ import importlib.util
 import os
 import pathlib
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import jax
 
+from transformer.console import say
 from transformer.files.storage import is_remote
 
 MIN_COMPILE_SECONDS = 0.05  # programs that compile faster are not kept
@@ -68,21 +69,19 @@ IOMMU_GROUPS = "/sys/kernel/iommu_groups"  # what is passed through, by the numb
 GOOGLE = "0x1ae0"  # the vendor of a PCI device, as Linux says it
 
 
-def check_accelerator(
-    say: Callable[[str], None], accelerators: Mapping[str, Sequence[str]] = ACCELERATORS
-) -> None:
+def check_accelerator() -> None:
     """Raises ValueError if this machine has an accelerator but JAX has fallen back to the CPU.
 
-    If JAX was installed without the package for the accelerator, `say` is called with a hint.
+    Says so if JAX was installed without the package for the accelerator.
     """
     # pyrefly: ignore[missing-attribute]  # jax.config makes its attributes at run time
     is_cpu_chosen = "cpu" in (jax.config.jax_platforms or "")
-    found = {p: sorted(filter(_may_be_accelerator, glob.glob(p))) for p in accelerators}
+    found = {p: sorted(filter(_may_be_accelerator, glob.glob(p))) for p in ACCELERATORS}
     files = {pattern: files[0] for pattern, files in found.items() if files}
     if not files or is_cpu_chosen or jax.default_backend() != "cpu":
         return
     for pattern, file in files.items():
-        if any(importlib.util.find_spec(package) for package in accelerators[pattern]):
+        if any(importlib.util.find_spec(package) for package in ACCELERATORS[pattern]):
             raise ValueError(
                 f"There is an accelerator ({file}), but JAX cannot use it: another process may "
                 f"hold it, or its driver be too old. Free it, or set JAX_PLATFORMS=cpu."
@@ -124,12 +123,12 @@ def use_cores_as_devices(num_cores: int) -> None:
             jax.config.update("jax_num_cpu_devices", min(num_cores, 8))
 
 
-def keep_compiled_programs(say: Callable[[str], None]) -> None:
+def keep_compiled_programs() -> None:
     """Turns on JAX's cache of compiled programs, in a folder in XDG_CACHE_HOME (~/.cache).
 
     JAX_COMPILATION_CACHE_DIR or jax.config may name another folder, and
     JAX_ENABLE_COMPILATION_CACHE=false turns it off. Programs are run unchecked: if the folder
-    cannot be made, or belongs to another user, `say` is told so and nothing is kept.
+    cannot be made, or belongs to another user, that is said and nothing is kept.
     """
     # pyrefly: ignore[missing-attribute]: jax makes these attributes when it is imported
     named, is_on = jax.config.jax_compilation_cache_dir, jax.config.jax_enable_compilation_cache

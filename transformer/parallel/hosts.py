@@ -18,25 +18,23 @@ from jax.experimental import multihost_utils
 from transformer.files.reading import reason_of
 from transformer.parallel.stopping import Interruption, Stopping
 
-WAIT_SECONDS = 300  # for the other hosts to start
+WAIT_SECONDS = 300  # for the other hosts to start; the caller may give up then,
+MARGIN = 30  # and JAX so much later
 HEARTBEAT_SECONDS = 45  # without a sign of life from a host, after which it counts as lost
 
 _stopping: Stopping | None = None  # that of the evaluation that all hosts are in
 _is_waited_for = False  # whether the others would wait for this host if it left that evaluation
 
 
-def connect(
-    coordinator: str, num_processes: int, process_id: int, *, wait_seconds: float = WAIT_SECONDS
-) -> bool:
+def connect(coordinator: str, num_processes: int, process_id: int) -> bool:
     """Joins the other hosts of the run, if there are any; returns whether this is host 0.
 
     Without a description, which is "", 0, -1, the hosts of a TPU slice, of Slurm and of Open MPI
     find each other, and any other process is alone. JAX aborts the process if the others do not
     come in time.
 
-    coordinator: "host:port" of process 0. process_id: which this is, from 0. wait_seconds: how long
-    the others may take to start. Raises ValueError for a description that is not whole or makes no
-    sense, or if the hosts are not found.
+    coordinator: "host:port" of process 0. process_id: which this is, from 0. Raises ValueError for
+    a description that is not whole or makes no sense, or if the hosts are not found.
     """
     is_given = bool(coordinator) or num_processes > 0 or process_id >= 0
     is_whole = re.fullmatch(r"\S+:[0-9]{1,5}", coordinator) and 0 <= process_id < num_processes
@@ -52,22 +50,19 @@ def connect(
             coordinator_address=coordinator or None,
             num_processes=num_processes or None,
             process_id=process_id if is_given else None,
-            initialization_timeout=int(wait_seconds),
+            initialization_timeout=WAIT_SECONDS + MARGIN,
             heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             shutdown_timeout_seconds=HEARTBEAT_SECONDS,
         )
     except (ValueError, RuntimeError) as error:
         if is_given or "coordinator_address" not in str(error):
-            reason = reason_of(error)
-            raise ValueError(f"The hosts of this run cannot be found: {reason}") from error
+            said = f"The hosts of this run cannot be found: {reason_of(error)}"
+            raise ValueError(said) from error
     return jax.process_index() == 0
 
 
 def check_same(what: str, make_data: Callable[[], bytes]) -> None:
-    """Raises ValueError on every host if the bytes that `make_data` returns differ between hosts.
-
-    what: names the data in the error, as in "The hosts differ in …".
-    """
+    """Raises ValueError, "The hosts differ in …", on all of them if their data of `what` differ."""
     if jax.process_count() == 1:
         return  # without making the data
     checksums = multihost_utils.process_allgather(np.uint32(zlib.crc32(make_data())))
@@ -146,10 +141,7 @@ def wait_for_all(what: str) -> None:
 
 
 def wait_until(is_true: Callable[[], bool], seconds: float = 60) -> bool:
-    """Polls `is_true` for up to `seconds` and returns its last value.
-
-    Shared file systems show new files late.
-    """
+    """Polls `is_true` and returns its last value; shared file systems show new files late."""
     deadline = time.monotonic() + seconds
     while not is_true() and time.monotonic() < deadline:
         time.sleep(0.5)

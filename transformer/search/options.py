@@ -3,14 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transformer.config import MOST_EXTRA, MOST_HYPOTHESES, DecodingConfig
+from transformer.config.groups import MOST_EXTRA, MOST_HYPOTHESES, DecodingConfig
 from transformer.search.beam_search import BeamSearch
 from transformer.search.decoding import HypothesisRules
 from transformer.search.sampling import Sampling
 from transformer.special_tokens import OWN_IDS, SpecialIds
 
-HYPOTHESES = dict.fromkeys(("beam_size", "nbest", "mbr"), MOST_HYPOTHESES)
-LARGEST = HYPOTHESES | dict.fromkeys(("max_extra_length", "min_length"), MOST_EXTRA)
+LARGEST = dict.fromkeys(("beam_size", "nbest", "mbr"), MOST_HYPOTHESES)
+LARGEST |= dict.fromkeys(("max_extra_length", "min_length"), MOST_EXTRA)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from transformer.search.slots import (
 )
 
 REPLICA = "replica"  # the only axis of the mesh
-Tree = TypeVar("Tree")  # a pytree of arrays
 T = TypeVar("T")
 Params = Any  # a pytree of arrays: the parameters of the model
 SearchModel = Any  # a Flax module with the methods `encode_for_search`, `init_cache`, `decode_step`
@@ -130,16 +129,6 @@ def max_num_programs(batch_size: int, largest_bucket: int, options: SearchOption
 def make_replicas(devices: Sequence[jax.Device]) -> Mesh:
     """Returns a mesh with one axis, on which every device is a replica of the model."""
     return Mesh(np.array(devices), (REPLICA,))
-
-
-def replicate(replicas: Mesh, tree: Tree) -> Tree:
-    """Copies all arrays of `tree` to every device."""
-    return jax.device_put(tree, NamedSharding(replicas, P()))
-
-
-def split_rows(replicas: Mesh, tree: Tree) -> Tree:
-    """Puts arrays [replicas · rows, …] onto the devices, the same number of rows on each."""
-    return jax.device_put(tree, NamedSharding(replicas, P(REPLICA)))
 
 
 def one_behind(items: Iterable[T]) -> Iterator[T]:

@@ -71,9 +71,9 @@ def search_to_end(
     encoded: Any = (),
     rngs: Array | None = None,
 ) -> Hypotheses:
-    """Searches all sentences from the first position to their end in one loop.
+    """Searches all sentences to their end in one loop; rngs [B, 2] are for sampling.
 
-    The cache has a column for every position of `limits.forced`; rngs [B, 2] are for sampling.
+    The cache has a column for every position of `limits.forced`.
     """
     num_sentences, length = limits.forced.shape
     rngs = jnp.zeros((num_sentences, 2), jnp.uint32) if rngs is None else rngs

@@ -144,10 +144,11 @@ class ClassificationTask(LabelledTask):
 
     @cached_property
     def cost_per_step(self) -> StepCost:
-        source, model = self.training_batches.source, self.config.model
-        num_targets = self.training_batches.target.lengths.sum()
+        batches, model = self.training_batches, self.config.model
+        num_targets, num_steps = batches.target.lengths.sum(), batches.batches_per_epoch
         outputs = num_targets * model.d_model * len(self.labels.names)
-        return self._cost_of_epoch(stack_flops(model, source.lengths, outputs=outputs), num_targets)
+        flops = stack_flops(model, batches.source.lengths, outputs=outputs)
+        return StepCost(flops / num_steps, num_targets / num_steps)
 
     def summary_lines(self) -> list[str]:
         batches = self.training_batches

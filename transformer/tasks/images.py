@@ -24,10 +24,11 @@ class ImageTask(LabelledTask):
         data = config.data
         images, labels = load_images(data, data.train_split)
         self.labels = self._load_or_make_labels(labels, images.shape[1:])
-        self.validation = load_images(data, data.validation_split)
-        test = load_images(data, data.test_split)
-        self.labels.encode(test[1])  # refuses unknown classes
-        for split, (others, _) in (data.validation_split, self.validation), (data.test_split, test):
+        names = data.validation_split, data.test_split
+        splits = {name: load_images(data, name) for name in names}
+        self.validation = splits[data.validation_split]
+        for split, (others, classes) in splits.items():
+            self.labels.encode(classes)  # refuses unknown ones
             if others.shape[1:] != images.shape[1:]:
                 raise ValueError(
                     f"The images of the split '{split}' are {others.shape[1:]}, and those that are "

@@ -133,9 +133,9 @@ class MaskedLMTask(PlainTextTask):
 
     @cached_property
     def cost_per_step(self) -> StepCost:
-        lengths = self.training_batches.packed.source.lengths
-        cost = self._cost(self.config, lengths, self.tokenizer.vocab_size)
-        return self._cost_of_epoch(*cost)
+        packed = self.training_batches.packed
+        cost = self._cost(self.config, packed.source.lengths, self.tokenizer.vocab_size)
+        return StepCost(*(number / packed.batches_per_epoch for number in cost))
 
     def summary_lines(self) -> list[str]:
         packed, rate = self.training_batches.packed, self.config.data.mask_rate

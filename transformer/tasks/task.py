@@ -211,17 +211,9 @@ class Task:
         skipped = Counter({reason: len(indices) for reason, indices in left_out.items()})
         return source.take(kept), target.take(kept), skipped
 
-    def _cost_of_epoch(self, flops: float, num_targets: float) -> StepCost:
-        """Returns the mean cost of a step, given that of an epoch."""
-        num_steps = self.training_batches.batches_per_epoch
-        return StepCost(flops / num_steps, num_targets / num_steps)
-
     def _lines(self, data: str, row: str, validation: str) -> list[str]:
         """Returns lines of the start-up summary; row: what a row of a batch holds."""
-        batches, num_parts = self.training_batches, self.config.training.accumulate_steps
-        num_rows = batches.rows_per_batch
-        padding = self.parallel.padded_num_rows(num_rows, num_parts) - num_rows
-        padded = f", and {padding} empty ones to deal them out evenly" if padding else ""
+        batches = self.training_batches
         tokenizers = self.tokenizers[: 1 if self.config.tokenizer.shared else 2]
         sizes = [f"{tokenizer.vocab_size:,}" for tokenizer in tokenizers]
         left_out, no_loss = (
@@ -231,7 +223,7 @@ class Task:
         return [
             f"data        {self.config.data.corpus}{data}{left_out and f'; left out: {left_out}'}",
             *([f"vocabulary  {' and '.join(sizes)} pieces"] if sizes else []),
-            f"batch       {quantity(num_rows, 'row')} of {row}{padded}; "
+            f"batch       {quantity(batches.rows_per_batch, 'row')} of {row}; "
             f"{quantity(batches.batches_per_epoch, 'batch')} an epoch",
             f"validation  {validation}{no_loss and f'; not in the loss: {no_loss}'}",
         ]

@@ -29,9 +29,8 @@ from transformer.data.rows.packing import PackedBatches, full_rows, num_rows_of_
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import load_tokenizers
 from transformer.data.tokenizers.sentencepiece import Tokenizer
-from transformer.evaluation.evaluate import evaluate_translator
 from transformer.evaluation.metrics import check_tokenisation, score_by, tokenisation_note
-from transformer.evaluation.translation import Evaluation
+from transformer.evaluation.translation import Evaluation, evaluate_translator
 from transformer.inference.translator import Translator
 from transformer.model.attention import causal_mask, segment_mask
 from transformer.model.costs import StepCost, training_flops
@@ -100,9 +99,8 @@ class TranslationTask(Task):
     def __init__(self, config: Config, parallel: Parallel, workdir: WorkDir) -> None:
         super().__init__(config, parallel, workdir)
         data, training = config.data, config.training
-        self.selection_metric = data.selection_metric
-        self.selection_key = f"validation_{self.selection_metric}"
-        self.higher_is_better = METRICS[self.selection_metric].higher_is_better
+        self.selection_key = f"validation_{data.selection_metric}"
+        self.higher_is_better = METRICS[data.selection_metric].higher_is_better
         check_tokenisation(data.bleu_tokenize)
         self.direction = f"{data.source_language}-{data.target_language}"
         self.corpus, self.tokenizers, splits = self._open_text()
@@ -202,8 +200,8 @@ class TranslationTask(Task):
             translations = split_over_hosts(
                 lambda share: [answer.text for answer in predictor.translate(share)], sources
             )
-        tokenize, metric = data.bleu_tokenize, self.selection_metric
-        score = score_by(metric, translations, references, self.direction, tokenize=tokenize)
+        sides, tokenize = (translations, references, self.direction), data.bleu_tokenize
+        score = score_by(data.selection_metric, *sides, tokenize=tokenize)
         metrics = {**self.evaluate_loss(params), self.selection_key: score.value}
         texts = zip(sources, references, translations, strict=True)
         return metrics, [f"    {a}\n    = {b}\n    > {c}" for a, b, c in texts]
@@ -211,7 +209,8 @@ class TranslationTask(Task):
     def score_test_split(self) -> Evaluation:
         self._predictor.use(restore(self.workdir.path))  # its search has been compiled already
         corpus = f"{self.config.data.corpus} {self.config.data.test_split}"
-        return evaluate_translator(self._predictor, self.test_pairs, corpus)
+        sources, references = zip(*self.test_pairs, strict=True)
+        return evaluate_translator(self._predictor, sources, references, corpus)
 
     def summary_lines(self) -> list[str]:
         batches, data = self.training_batches, self.config.data

@@ -39,7 +39,8 @@ TRAINING_SHARE = 0.7  # of the minutes, by which the size of the model is chosen
 FLOPS_PER_CORE = 50e9  # that training sustains; measured on AMD EPYC
 CHIP_SHARE = 0.3  # of a chip's peak that training sustains
 UNKNOWN_CHIP = 10e12  # FLOP/s
-NETWORK = ("model.d_model", "model.d_ff", "model.num_heads", "model.num_layers")
+OF_FORMER_RUN = {f"model.{name}" for name in ("d_model", "d_ff", "num_heads", "num_layers")}
+OF_FORMER_RUN |= {"tokenizer.vocab_size"}
 
 
 def choose_settings(config: Config) -> Choices:
@@ -75,8 +76,10 @@ def _choose_by_files(choices: Choices) -> None:
     choices.set("data.source_language", source, reason)
     choices.set("data.bleu_tokenize", *choose_tokenisation(target))
     if init_from := choices.config.training.init_from:
-        run = WorkDir(init_from).load_config()
-        choices.take((*NETWORK, "tokenizer.vocab_size"), run, "as in the run to start from")
+        run = WorkDir(init_from).load_config().values()
+        for name in sorted(OF_FORMER_RUN):
+            choices.set(name, run[name], "as in the run to start from")
+        choices.open -= OF_FORMER_RUN  # for good
     missing = corpus_facts.missing_splits(choices.config.data)
     if not missing:
         choices.set("data.held_out", "", "all splits have files")
@@ -88,7 +91,7 @@ def _choose_by_files(choices: Choices) -> None:
 def _choose_by_text(choices: Choices, missing: list[str]) -> None:
     """Reads the text once and chooses what depends on it; missing: splits without files."""
     data, machine = choices.config.data, describe_machine()
-    if choices.is_open("data.held_out"):  # and so are the splits that drop_overlap compares with
+    if "data.held_out" in choices.open:  # and so are the splits that drop_overlap compares with
         data = replace(data, held_out="", drop_overlap=False)
     text, sample = corpus_facts.measure_text(TrainingText(data).pairs())
     if missing:
@@ -141,15 +144,14 @@ def make_trainer(config: Config, workdir: WorkDir, *options: Any) -> tuple[Train
     trainer = Trainer(choices.config.validate(), workdir, *options)
     if choose_micro_batches(choices, trainer):
         trainer = Trainer(choices.config.validate(), workdir, *options)
-    if choices.config.training.minutes and choices.is_open("training.num_train_steps"):
+    if choices.config.training.minutes and "training.num_train_steps" in choices.open:
         with phase("timing the training step"):
             step_seconds = time_step(trainer)
         task: Any = trainer.task  # translation: no other chooses its settings
         rules.choose_steps(
             choices,
+            task.training_batches,
             step_seconds,
-            steps_per_epoch=task.training_batches.batches_per_epoch,
-            pairs_per_epoch=task.training_batches.plan.pairs_per_epoch,
             num_test_pairs=len(task.test_pairs),
             seconds_passed=time.monotonic() - start,
         )
@@ -187,7 +189,7 @@ def choose_micro_batches(choices: Choices, trainer: Trainer) -> bool:
     ValueError if even micro-batches of one row for each device are too large.
     """
     limit = _memory_limit()
-    if not (limit and choices.is_open(MICRO_BATCHES)):
+    if not (limit and MICRO_BATCHES in choices.open):
         return False
     config, task, parallel = trainer.config, trainer.task, trainer.parallel
     number, step = config.training.accumulate_steps, trainer.train_step

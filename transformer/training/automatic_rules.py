@@ -8,12 +8,12 @@ the Tatoeba (en-de) and small_parallel_enja corpora.
 """
 
 import math
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from transformer.config import Config
 from transformer.console import quantity
 from transformer.data.corpora.corpus_facts import Lengths, TextFacts
+from transformer.data.rows.packing import PackedBatches
 from transformer.evaluation.scores import plain_table
 from transformer.model.costs import num_layer_weights, training_flops
 
@@ -43,37 +43,27 @@ FINISHING_SECONDS = 30.0  # compiling the search, restoring, bootstrap, pictures
 class Choices:
     """A copy of a configuration that is completed; what it sets already stays as it is.
 
-    config: the configuration so far. reasons: why each value was chosen, by the setting's name.
+    config: the configuration so far. open: the names of the settings that are to be chosen.
+    reasons: why each value was chosen, by the setting's name.
     """
 
     def __init__(self, config: Config) -> None:
-        self.config = config
+        self.config, self.open = config, set(config.automatic_settings())
         self.reasons: dict[str, str] = {}
-        self._open = frozenset(config.automatic_settings())
-
-    def is_open(self, name: str) -> bool:
-        """Whether a setting is to be chosen."""
-        return name in self._open
 
     def set(self, name: str, value: Any, reason: str) -> None:
         """Gives an open setting a value, for the first time or anew."""
-        if name in self._open:
+        if name in self.open:
             self.config = self.config.with_values({name: value})
             self.reasons[name] = reason
 
-    def take(self, names: Iterable[str], run: Config, reason: str) -> None:
-        """Gives open settings the values that they have in another run, for good."""
-        for name in self._open.intersection(names):
-            self.set(name, run.values()[name], reason)
-        self._open = self._open.difference(names)
-
     def with_model(self, d_model: int, num_layers: int) -> Config:
         """Returns the configuration with a model of this size, as far as that is open."""
-        width = d_model if self.is_open("model.d_model") else self.config.model.d_model
+        width = d_model if "model.d_model" in self.open else self.config.model.d_model
         heads = next(h for h in (max(4, width // 64), 2, 1) if width % h == 0)
         sizes = {"d_model": width, "d_ff": 4 * width, "num_layers": num_layers, "num_heads": heads}
         values = {f"model.{name}": size for name, size in sizes.items()}
-        return self.config.with_values({k: v for k, v in values.items() if k in self._open})
+        return self.config.with_values({k: v for k, v in values.items() if k in self.open})
 
     def lines(self) -> list[str]:
         """Returns the block of the start-up summary: each setting, its value and the reason."""
@@ -179,10 +169,9 @@ def tokens_seen(config: Config, facts: Facts) -> float:
 
 def choose_steps(
     choices: Choices,
+    batches: PackedBatches,
     step_seconds: float,
     *,
-    steps_per_epoch: int,
-    pairs_per_epoch: float,
     num_test_pairs: int,
     seconds_passed: float,
 ) -> None:
@@ -192,21 +181,22 @@ def choose_steps(
     """
     data, minutes = choices.config.data, choices.config.training.minutes
     num_validated = data.max_validation_sentences or HELD_OUT_PAIRS
-    pair_seconds = step_seconds * steps_per_epoch / pairs_per_epoch
+    most = MAX_EPOCHS * batches.batches_per_epoch
+    pair_seconds = step_seconds * batches.batches_per_epoch / batches.plan.pairs_per_epoch
     num_translated = NUM_EVALUATIONS * num_validated + num_test_pairs
     finishing = FINISHING_SECONDS + TRANSLATION_COST * num_translated * pair_seconds
     steps = (60 * minutes - seconds_passed - finishing) / step_seconds
     reason = f"{quantity(minutes, 'minute')} at {step_seconds:.3g} s a step"
     if steps < NUM_CHECKPOINTS:
         reason = f"the fewest; too little time: {reason}"
-    elif steps > MAX_EPOCHS * steps_per_epoch:
+    elif steps > most:
         reason = f"{MAX_EPOCHS} times the corpus: more text would help more than more time"
-    choose_schedule(choices, int(min(steps, MAX_EPOCHS * steps_per_epoch)), reason)
+    choose_schedule(choices, int(min(steps, most)), reason)
 
 
 def choose_schedule(choices: Choices, num_steps: int, reason: str) -> None:
     """Chooses everything that counts steps. reason: why there are so many, if that is open."""
-    if choices.is_open("training.num_train_steps"):
+    if "training.num_train_steps" in choices.open:
         num_steps = max(num_steps, NUM_CHECKPOINTS)
     every = max(1, num_steps // NUM_CHECKPOINTS)
     choices.set("training.num_train_steps", every * NUM_CHECKPOINTS, reason)

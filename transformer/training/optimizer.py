@@ -131,29 +131,26 @@ def _keep_ema(
 
 def _make_direction(config: OptimizerConfig) -> optax.GradientTransformation:
     """Returns the map from gradients to updates for a learning rate of -1."""
+    adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
     match config.name:
+        case "adam":
+            return adam
+        case "lion":
+            return optax.scale_by_lion(config.beta1, config.beta2)
         case "adafactor":  # as `optax.adafactor`, whose weight decay ignores the learning rate
             return optax.chain(
                 optax.scale_by_factored_rms(),
                 optax.clip_by_block_rms(1.0),
                 optax.scale_by_param_block_rms(),
             )
-        case "lion":
-            return optax.scale_by_lion(config.beta1, config.beta2)
-    adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
-    if config.name == "adam":
-        return adam
-    return optax.partition({"muon": _make_muon(), "adam": adam}, _label_for_muon)
-
-
-def _make_muon() -> optax.GradientTransformation:
-    """Returns Muon (Jordan 2024), with updates as large as Adam's (Liu et al. 2025)."""
+    # Muon (Jordan 2024), with updates as large as Adam's (Liu et al. 2025).
     matrix = optax.contrib.MuonDimensionNumbers()
     muon = optax.contrib.scale_by_muon(
         weight_dimension_numbers=lambda updates: jax.tree.map(lambda _: matrix, updates)
     )
     rescale = partial(jax.tree.map, lambda x: MUON_RMS * max(x.shape) ** 0.5 * x)
-    return optax.chain(muon, optax.stateless(lambda updates, _: rescale(updates)))
+    muon = optax.chain(muon, optax.stateless(lambda updates, _: rescale(updates)))
+    return optax.partition({"muon": muon, "adam": adam}, _label_for_muon)
 
 
 def _label_for_muon(params: Any) -> Any:

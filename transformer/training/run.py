@@ -106,15 +106,14 @@ def train(
         raise ValueError(f"train takes a transformer.Config, not a {type(config).__name__}.")
     start = time.monotonic()
     with showing_phases() if verbose else silence():
-        devices.check_accelerator(say)
+        devices.check_accelerator()
         folder = WorkDir(workdir, writes=jax.process_index() == 0)
         config = folder.with_choices(config.validate())
         if _is_finished(folder, config):
-            step = folder.read_metrics()[-1]["step"]
-            return TrainingResult(folder.path, step, DONE, _scores_of_test_split(folder))
-        num_steps = config.training.num_train_steps
-        trace = Profile(profile, folder, num_steps) if profile else None
-        stopping = Stopping(config.training.patience)
+            return _result(folder, folder.read_metrics()[-1]["step"], DONE)
+        training = config.training
+        trace = Profile(profile, folder, training.num_train_steps) if profile else None
+        stopping = Stopping(training.patience)
         try:
             folder.open_for_training(config)
             with keeping_log(folder.append_log, shlex.join(sys.orig_argv)):
@@ -157,12 +156,11 @@ def _train(
         with suppress(Interruption), hosts.interruptible(stopping):
             conclude_run(trainer)
             code = DONE
-    step, scores = max(trainer.checkpoints.steps(), default=0), {}
+    step = max(trainer.checkpoints.steps(), default=0)
     trainer.close()
     if code == DONE:
         hosts.wait_until(lambda: workdir.is_finished(trainer.config))  # the first host writes that
-        scores = _scores_of_test_split(workdir)
-    return TrainingResult(workdir.path, step, code, scores)
+    return _result(workdir, step, code)
 
 
 def conclude_run(trainer: Trainer) -> None:
@@ -191,7 +189,8 @@ def conclude_run(trainer: Trainer) -> None:
     say(NEXT.format(shlex.quote(str(workdir.path))))
 
 
-def _scores_of_test_split(workdir: WorkDir) -> dict[str, float]:
-    """Returns the scores of the test split by name, from the last record of metrics.jsonl."""
-    last = workdir.read_metrics()[-1]
-    return {k.removeprefix("test_"): v for k, v in last.items() if k.startswith("test_")}
+def _result(workdir: WorkDir, step: int, exit_code: int) -> TrainingResult:
+    """Returns the result of a run; the last record of one that has ended holds its scores."""
+    last = workdir.read_metrics()[-1] if exit_code == DONE else {}
+    scores = {k.removeprefix("test_"): v for k, v in last.items() if k.startswith("test_")}
+    return TrainingResult(workdir.path, step, exit_code, scores)

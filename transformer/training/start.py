@@ -4,9 +4,9 @@ A run that is resumed must go on with the settings, the vocabularies and the tex
 checkpoint was trained on; a new one writes them into its work directory.
 """
 
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 import jax
 import numpy as np
@@ -38,7 +38,7 @@ def first_state(
     hosts.check_same("the text that they read", lambda: _summary(task.data_contents()))
     checkpoints = Checkpoints(workdir.checkpoints, keep=config.training.keep_checkpoints)
     contents = task.training_contents()
-    text = zlib.crc32(_summary(contents)) if contents else None
+    text = crc32(_summary(contents)) if contents else None
     state, said = None, ""
     resumes, is_saved = bool(checkpoints.steps()), workdir.has_run
     if resumes and not is_saved:
@@ -51,7 +51,17 @@ def first_state(
             state = checkpoints.restore(train_step.abstract_state)
         said = f"resuming at step {int(state.step):,}"
         about = checkpoints.about(int(state.step))
-        is_saved = _check_same_run(about, config, workdir, text, is_accepted=accept_changed_text)
+        _check_same_run(about, config, workdir)
+        if about["text"] not in (None, text):
+            changed = f"training text is not the one that step {about['step']:,} was trained on"
+            if not accept_changed_text:
+                raise ValueError(
+                    f"The {changed} (data.corpus={config.data.corpus}): put it back, start a new "
+                    f"run in another --workdir, or go on with the changed text with {FLAG} (in "
+                    f"Python, accept_changed_text=True)."
+                )
+            say(f"the {changed}; going on with the changed text, as asked by {FLAG}")
+            is_saved = False
     if workdir.writes and not is_saved:
         task.save(workdir.path)
     workdir.save_config(config)
@@ -71,22 +81,14 @@ def first_state(
 
 def _summary(contents: Sequence[Any]) -> bytes:
     """Returns arrays, as their checksums, and other objects as text."""
-    arrays = (np.ascontiguousarray(x).data if isinstance(x, np.ndarray) else x for x in contents)
-    return repr([zlib.crc32(x) if isinstance(x, memoryview) else x for x in arrays]).encode()
+    parts = [crc32(np.ascontiguousarray(x)) if isinstance(x, np.ndarray) else x for x in contents]
+    return repr(parts).encode()
 
 
-def _check_same_run(
-    about: Mapping[str, Any],
-    config: Config,
-    workdir: WorkDir,
-    text: int | None,
-    *,
-    is_accepted: bool,
-) -> bool:
-    """Returns whether the text is the one that a checkpoint was trained on.
+def _check_same_run(about: Mapping[str, Any], config: Config, workdir: WorkDir) -> None:
+    """Raises ValueError if the settings or files of a run are not those of a checkpoint.
 
-    about: as `describe_run` returned it then. text: the checksum now; another one must have been
-    accepted. Raises ValueError for that, and for other settings or files than those of then.
+    about: as `describe_run` returned it when that was saved.
     """
     for name, (before, after) in changed_settings(about, config).items():
         if not SETTINGS[name].resumable:
@@ -100,17 +102,6 @@ def _check_same_run(
             f"{workdir / changed[0]} is not the file that the checkpoints were trained with: put "
             f"the former one back, or remove what was not there."
         )
-    if about["text"] in (None, text):
-        return True
-    changed = f"training text is not the one that step {about['step']:,} was trained on"
-    if not is_accepted:
-        raise ValueError(
-            f"The {changed} (data.corpus={config.data.corpus}): put the former text back, start a "
-            f"new run in another --workdir, or go on with the changed text with {FLAG} (in Python, "
-            f"accept_changed_text=True)."
-        )
-    say(f"the {changed}; going on with the changed text, as asked by {FLAG}")
-    return False
 
 
 def _new_state(config: Config, workdir: WorkDir, train_step: TrainStep) -> tuple[TrainState, str]:

@@ -137,7 +137,7 @@ def describe_run(config: Config, workdir: str, topology: str) -> int:
     topology: a TPU slice to compile for, as "v5litepod-16", which needs neither a TPU nor the text;
     "" for the devices of this machine.
     """
-    keep_compiled_programs(say)
+    keep_compiled_programs()
     task, choices = None, Choices(config)
     if topology:
         step = make_step_without_data(config, make_parallel(config, topology_devices(topology)))

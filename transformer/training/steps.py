@@ -23,6 +23,7 @@ from transformer.training.optimizer import make_optimizer
 Batch = Any  # a pytree of arrays [B, …]
 Sums = dict[str, jax.Array]
 LossFn = Callable[[Params, Batch, jax.Array], tuple[jax.Array, Sums]]
+NUM_AHEAD = 2  # batches that are made before the devices need them
 
 
 def init_state(
@@ -62,8 +63,8 @@ def make_train_step(
     """
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
-        def loss_of(params: Params, batch: Batch, rng: jax.Array) -> tuple[jax.Array, Sums]:
-            return loss_fn(state.replace(params=params).model_params, batch, rng)
+        def loss_of(params: Params, *args: Any) -> tuple[jax.Array, Sums]:
+            return loss_fn(state.replace(params=params).model_params, *args)
 
         gradient_fn = jax.grad(loss_of, has_aux=True)
         rng = jax.random.fold_in(jax.random.PRNGKey(seed), state.step)
@@ -169,10 +170,8 @@ class TrainStep:
         return memory.argument_size_in_bytes, memory.temp_size_in_bytes + results
 
 
-def prefetch(
-    make_batch: Callable[[int], Batch], steps: Iterable[int], num_ahead: int = 2
-) -> Generator[Batch]:
-    """Yields make_batch(step) for each of `steps`, in order, from a thread `num_ahead` ahead.
+def prefetch(make_batch: Callable[[int], Batch], steps: Iterable[int]) -> Generator[Batch]:
+    """Yields make_batch(step) for each of `steps`, in order, from a thread two of them ahead.
 
     An exception of `make_batch` is raised where its batch would have been yielded.
     """
@@ -181,7 +180,7 @@ def prefetch(
     try:
         for step in steps:
             pending.append(pool.submit(make_batch, step))
-            if len(pending) > num_ahead:
+            if len(pending) > NUM_AHEAD:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()

@@ -86,7 +86,10 @@ class Trainer:
                 with phase("compiling the training step") if is_first else nullcontext():
                     with annotate_step("train", step_num=self.step):
                         state, sums = self.train_step(state, batch)
-                        self.meter.add(self.step, sums | self._vote_to_stop())
+                        if jax.process_count() > 1:  # all learn of a signal at the same step
+                            is_told = bool(self.stopping.signal)
+                            sums["stopping"] = self.parallel.sum_over_hosts(is_told)
+                        self.meter.add(self.step, sums)
                     if is_first:
                         self.meter.settle()
                 self._report()
@@ -117,12 +120,6 @@ class Trainer:
         if step not in scores and (step or config.training.init_from):
             self._save_and_evaluate(state)  # as an evaluation was cut short
         return state
-
-    def _vote_to_stop(self) -> dict[str, jax.Array]:
-        """Counts the hosts told to stop, if there are several: all learn it at the same step."""
-        if jax.process_count() == 1:
-            return {}
-        return {"stopping": self.parallel.sum_over_hosts(bool(self.stopping.signal))}
 
     def _is_interrupted(self) -> bool:
         """Whether this host, or one of several, has been told to stop."""

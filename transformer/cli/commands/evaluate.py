@@ -26,7 +26,8 @@ import transformer
 from transformer.cli.command_line import Command, CommandLine
 from transformer.cli.flags import REGISTER, HostFlags, flag, split_paths
 from transformer.cli.process import connect_hosts
-from transformer.config import MOST_HYPOTHESES, Config
+from transformer.config import Config
+from transformer.config.groups import MOST_HYPOTHESES
 from transformer.console import phase, print_results, say
 from transformer.exit_codes import DONE
 from transformer.registry import OWN_TASK, TASKS, task_kind

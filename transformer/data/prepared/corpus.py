@@ -321,9 +321,6 @@ class SentencesOfParts(Ragged):
             self._parts[part].give_back()
         return flat, self.lengths[indices].astype(np.int64)
 
-    def take(self, indices: np.ndarray) -> Ragged:
-        return self.copy(indices)
-
 
 class PreparedCorpus:
     """The training pairs of a run.

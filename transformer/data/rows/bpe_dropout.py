@@ -181,7 +181,7 @@ class SubwordDropout:
         bpe = {tokenizer: BpeDropout(tokenizer, rate) for tokenizer in {*tokenizers}}
         self._bpe = [bpe[tokenizer] for tokenizer in tokenizers]
         sample = np.unique(np.linspace(0, len(sides[0]) - 1, SAMPLE).astype(np.int64))
-        best, keys = [side.copy(sample) for side in sides], random_keys((seed,), (len(sample),))
+        best, keys = [side.take(sample) for side in sides], random_keys((seed,), (len(sample),))
         self.growth = [
             float(segment(side, keys).lengths.sum() / side.lengths.sum())
             for segment, side in zip(self._bpe, best, strict=True)

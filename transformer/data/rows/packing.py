@@ -28,10 +28,8 @@ def num_rows_of_batch(batch_tokens: int, row_length: int) -> int:
     """
     rows = batch_tokens // row_length
     if not rows:
-        raise ValueError(
-            f"training.batch_tokens ({batch_tokens}) must hold at least one row of "
-            f"data.row_length ({row_length}); raise one or lower the other."
-        )
+        least = f"data.row_length ({row_length}), which is one row"
+        raise ValueError(f"training.batch_tokens ({batch_tokens}) must be at least {least}.")
     return rows - rows % 8 if rows > 8 else rows
 
 
@@ -99,7 +97,7 @@ class PackedBatches:
         if self.subword_dropout:
             # The key of a pair goes with its place in the whole batch.
             keys = random_keys((self.seed, step, SUBWORDS), (2, len(is_shown)))[:, is_shown]
-            sides = [side.copy(pairs) for side in sides]
+            sides = [side.take(pairs) for side in sides]
             sides = self.subword_dropout(sides, keys, pairs_per_row, self.shape)
             pairs = np.arange(len(pairs))
         return Batch.from_pairs(sides, pairs, pairs_per_row, self.shape)

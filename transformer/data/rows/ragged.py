@@ -26,8 +26,7 @@ class Ragged:
         starts   0 3 4
         lengths  3 1 2
 
-    and `take([2, 0])`, which shares `flat`, has starts 4 0 and lengths 2 3. Ids and lengths may be
-    of any type of integers.
+    Ids and lengths may be of any type of integers. Sentences need not stand in order, nor be all.
     """
 
     def __init__(self, flat: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
@@ -55,10 +54,6 @@ class Ragged:
         array = np.asarray(lengths, np.int64)
         return cls(flat, np.cumsum(array) - array, array)
 
-    def take(self, indices: np.ndarray) -> "Ragged":
-        """Returns the sentences at `indices`; `flat` is shared, not copied."""
-        return Ragged(self.flat, self.starts[indices], self.lengths[indices])
-
     def gather(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns (the ids of the sentences at `indices`, one after another; their lengths, int64).
 
@@ -71,7 +66,7 @@ class Ragged:
         lengths = self.lengths[indices].astype(np.int64)
         return np.repeat(self.starts[indices], lengths) + count_up(lengths)
 
-    def copy(self, indices: np.ndarray) -> "Ragged":
+    def take(self, indices: np.ndarray) -> "Ragged":
         """Returns the sentences at `indices` with a `flat` of their own, which holds no others."""
         return Ragged.from_lengths(*self.gather(indices))
 

@@ -60,8 +60,6 @@ class CharacterTokenizer(ListTokenizer):
 
     def __init__(self, characters: Iterable[str]) -> None:
         super().__init__([*SPECIAL_NAMES, *characters])
-        if not all(len(character) == 1 for character in self._ids):
-            raise ValueError("A vocabulary of characters must hold single characters.")
 
     @classmethod
     def train(cls, sentences: Iterable[str]) -> Self:
