@@ -63,7 +63,7 @@ def load_training_examples(config: DataConfig) -> LabelledTexts:
             f"The split '{config.train_split}' of {config.corpus} must hold at least two classes, "
             f"but has {len(kept)} sentences of {len(classes)}."
         )
-    return LabelledTexts(*map(list, zip(*kept, strict=True)), problems)
+    return LabelledTexts([text for text, _ in kept], [label for _, label in kept], problems)
 
 
 def load_evaluation_examples(
