@@ -107,21 +107,18 @@ def test_a_file_is_run_without_bytecode_beside_it(tmp_path, monkeypatch):
     assert [*tmp_path.iterdir()] == [file]
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "said"),
-    [
+def test_a_value_that_cannot_be_gets_one_sentence_where_it_is_set():
+    """Catches a run that fails after its compile; tests/cli/mistakes.py has more of them."""
+    for setting, value, said in (
         ("model.num_layers", True, "of type int, not True"),
         ("model.num_layers", 2.0, "of type int, not 2.0"),
         ("model.dropout_rate", None, "of type float, not None"),
         ("decoding.length_penalty", "", "one of gnmt, power, not ''"),
         ("training.num_train_steps", -1, "at least 1, or 0 to have it chosen, not -1"),
         ("mesh.tensor", 0, "at least 1, or -1 for the devices that are left, not 0"),
-    ],
-)
-def test_a_value_that_cannot_be_gets_one_sentence_where_it_is_set(setting, value, said):
-    """Catches a run that fails after its compile; tests/cli/mistakes.py has more of them."""
-    with pytest.raises(ValueError, match=f"^{setting} must be {said}\\.$"):
-        Config().with_values({setting: value})
+    ):
+        with pytest.raises(ValueError, match=f"^{setting} must be {said}\\.$"):
+            Config().with_values({setting: value})
 
 
 def test_each_value_that_cannot_be_gets_a_line():
@@ -140,9 +137,9 @@ def test_each_value_that_cannot_be_gets_a_line():
     assert not mistakes
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_settings_that_exclude_each_other():
+    """Catches a setting that would be ignored in silence."""
+    for changes in (
         {"model.d_model": 15, "model.num_heads": 3},
         {"tokenizer.model": "a.model", "tokenizer.kind": "pieces"},
         {"data.subword_dropout": 0.1, "tokenizer.kind": "pieces"},
@@ -150,13 +147,9 @@ def test_each_value_that_cannot_be_gets_a_line():
         {"task": "classification", "data.drop_overlap": True},
         {"task": "language_model", "data.held_out": "test@2%"},
         {"task": "language_model", "model.evaluation_memory": 256},
-    ],
-    ids=str,
-)
-def test_settings_that_exclude_each_other(changes):
-    """Catches a setting that would be ignored in silence."""
-    with pytest.raises(ValueError, match=r"^(model|data|tokenizer)\.[^\n]*\.$"):
-        Config().with_values(changes).validate()
+    ):
+        with pytest.raises(ValueError, match=r"^(model|data|tokenizer)\.[^\n]*\.$"):
+            Config().with_values(changes).validate()
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
