@@ -184,8 +184,7 @@ def test_a_wrong_file_of_parquet_is_named(tmp_path):
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_what_a_line_cannot_hold_is_repaired_and_counted(kind, tmp_path):
-    """Catches a translation of two lines, which shifts every line behind it, and a vocabulary that
-    cannot be written, as JSON may hold what UTF-8 cannot."""
+    """Catches a translation of two lines, and what JSON may hold and UTF-8 cannot."""
     WRITERS[kind](tmp_path / "train", [("a", "b"), ("c\r\nd", "e\n")])
     expected, faults = [("a", "b"), ("c d", "e ")], {LINE_BREAK: [1, 2]}
     if kind == "jsonl":

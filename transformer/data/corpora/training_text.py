@@ -12,7 +12,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import resources
 from itertools import chain, count, takewhile
 from operator import itemgetter
@@ -54,16 +54,11 @@ LETTERS_PER_ERROR = 12  # of `misspell`: about one word in three, in English
 Result = TypeVar("Result")
 
 
-def choose_held_out(config: DataConfig, block: Block) -> Pairs:
-    """Returns the pairs of a block whose source is held out."""
-    return HeldOut((), config).choose(block.decode()[0])
-
-
 class TrainingText:
     """The training split of every corpus of `config`.
 
-    Making one raises ValueError if a corpus has no files or it is not known how its languages are
-    written, where that matters; its methods raise it if a corpus cannot be read.
+    Making one raises ValueError if a corpus has no files or, where that matters, it is not known
+    how its languages are written; its methods raise it if a corpus cannot be read.
     """
 
     def __init__(self, config: DataConfig) -> None:
@@ -94,7 +89,7 @@ class TrainingText:
         if not self.config.held_out:
             return []
         blocks = takewhile(lambda block: block.corpus == 0, self.blocks())
-        choose = partial(choose_held_out, self.config)
+        choose = HeldOut((), self.config).choose
         return [*chain(*self.in_workers(choose, blocks, "finding the held-out pairs"))]
 
     @cached_property
