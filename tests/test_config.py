@@ -121,7 +121,7 @@ def test_a_value_that_cannot_be_gets_one_sentence_where_it_is_set():
             Config().with_values({setting: value})
 
 
-def test_each_value_that_cannot_be_gets_a_line():
+def test_each_value_that_cannot_be_gets_a_line(tmp_path):
     """Catches a mistake that is said only once the one before it is mended, one of config.json that
     seems to be in the configuration file which reads it, and a name that nobody misses."""
     wrong = {"model": {"norm": "both"}, "training": {"seed": -1}}
@@ -135,6 +135,12 @@ def test_each_value_that_cannot_be_gets_a_line():
             with pytest.raises(AttributeError, match="there is no "):
                 Config().with_values({name: "pre"})
     assert not mistakes
+    code = "Config().with_values({'model.norm': 'both', 'training.seed': -1})"
+    (tmp_path / "mine.py").write_text(f"from transformer.config import Config\n{code}\n")
+    with pytest.raises(ValueError) as error:
+        load_config_file(str(tmp_path / "mine.py"))
+    start = f"{tmp_path}/mine.py, line 2, {code}: "
+    assert [line.startswith(start) for line in str(error.value).split("\n")] == [True, True]
 
 
 def test_settings_that_exclude_each_other():
