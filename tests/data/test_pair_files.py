@@ -196,6 +196,16 @@ def test_what_a_line_cannot_hold_is_repaired_and_counted(kind, tmp_path):
     assert block.decode() == (expected, found)
 
 
+def test_a_broken_link_is_named(tmp_path):
+    """Catches a traceback."""
+    write_sides(tmp_path / "train", PAIRS)
+    (tmp_path / "train.de").rename(tmp_path / "moved")
+    (tmp_path / "train.de").symlink_to("gone")
+    for open_text in (read, lambda corpus: TrainingText(DataConfig(corpus=str(corpus)))):
+        with pytest.raises(ValueError, match=r"train\.de cannot be read: No such file[^\n]*\.$"):
+            open_text(tmp_path)
+
+
 def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):
     """Catches 50,000 lines of a megabyte each that are held at once, and pairs lost between."""
     monkeypatch.setattr(pair_files, "BYTES_OF_BLOCK", 1)

@@ -40,6 +40,7 @@ from transformer.data.corpora.pair_files import (
     Pairs,
     blocks_of_pairs,
     find_pair_files,
+    num_bytes,
     read_files,
 )
 from transformer.data.files.text import Repairs, Split, parse_split, part_of, read_text
@@ -66,7 +67,7 @@ class TrainingText:
         self.corpora = parse_corpora(config.corpus)
         opened = (open_split(corpus.name, config.train_split, config) for corpus in self.corpora)
         self.files = [files for files, _ in opened]  # of each corpus
-        self._sizes = [sum(file.stat().length for file in files) for files in self.files]
+        self._sizes = [num_bytes(files) for files in self.files]
         if config.drop_wrong_script:
             for language in config.languages:
                 make_is_wrong(language)
