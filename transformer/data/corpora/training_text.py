@@ -12,7 +12,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import resources
 from itertools import chain, count, takewhile
 from operator import itemgetter
@@ -40,6 +40,7 @@ from transformer.data.corpora.pair_files import (
     Pairs,
     blocks_of_pairs,
     find_pair_files,
+    num_bytes,
     read_files,
 )
 from transformer.data.files.text import Repairs, Split, parse_split, part_of, read_text
@@ -54,16 +55,11 @@ LETTERS_PER_ERROR = 12  # of `misspell`: about one word in three, in English
 Result = TypeVar("Result")
 
 
-def choose_held_out(config: DataConfig, block: Block) -> Pairs:
-    """Returns the pairs of a block whose source is held out."""
-    return HeldOut((), config).choose(block.decode()[0])
-
-
 class TrainingText:
     """The training split of every corpus of `config`.
 
-    Making one raises ValueError if a corpus has no files or it is not known how its languages are
-    written, where that matters; its methods raise it if a corpus cannot be read.
+    Making one raises ValueError if a corpus has no files or, where that matters, it is not known
+    how its languages are written; its methods raise it if a corpus cannot be read.
     """
 
     def __init__(self, config: DataConfig) -> None:
@@ -71,7 +67,7 @@ class TrainingText:
         self.corpora = parse_corpora(config.corpus)
         opened = (open_split(corpus.name, config.train_split, config) for corpus in self.corpora)
         self.files = [files for files, _ in opened]  # of each corpus
-        self._sizes = [sum(file.stat().length for file in files) for files in self.files]
+        self._sizes = [num_bytes(files) for files in self.files]
         if config.drop_wrong_script:
             for language in config.languages:
                 make_is_wrong(language)
@@ -94,7 +90,7 @@ class TrainingText:
         if not self.config.held_out:
             return []
         blocks = takewhile(lambda block: block.corpus == 0, self.blocks())
-        choose = partial(choose_held_out, self.config)
+        choose = HeldOut((), self.config).choose
         return [*chain(*self.in_workers(choose, blocks, "finding the held-out pairs"))]
 
     @cached_property
