@@ -182,9 +182,10 @@ def test_the_model_among_several_files(tmp_path):
     (folder / "other.npz.best-perplexity.npz").write_bytes(b"")
     with pytest.raises(ValueError, match=r"say in decoder\.yml which"):
         read_marian(folder)
-    folder = copy_package(tmp_path / "b", decoder={"models": [MODEL, MODEL]})
-    with pytest.raises(ValueError, match="must name one model with two vocabularies"):
-        read_marian(folder)
+    for i, models in enumerate([{"models": [MODEL, MODEL]}, {"vocabs": 7}]):
+        folder = copy_package(tmp_path / str(i), decoder=models)
+        with pytest.raises(ValueError, match="must name one model with two vocabularies"):
+            read_marian(folder)
 
 
 def test_vocab_yml_is_read_by_its_bytes():

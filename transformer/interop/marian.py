@@ -158,9 +158,10 @@ def read_marian(
 
 def _files(folder: Path, decoder: Mapping[str, Any]) -> tuple[Path, list[Path]]:
     """Returns (the weights: those of decoder.yml, the only or the best ones; the vocabularies)."""
+    lists = (decoder.get(name) for name in ("models", "vocabs"))
     models, vocabularies = (
-        [folder / Path(str(name)).name for name in decoder.get(key) or []]
-        for key in ("models", "vocabs")
+        [folder / Path(str(name)).name for name in names] if isinstance(names, list) else []
+        for names in lists
     )
     if len(vocabularies) != 2 or len(models) > 1:
         raise ValueError(f"{folder}/decoder.yml must name one model with two vocabularies.")

@@ -24,7 +24,7 @@ from transformer.data.corpora import pair_files
 from transformer.data.corpora.cleaning import HELD_OUT, KeepPairs, length_warnings, read_held_out
 from transformer.data.corpora.corpora import Tags, parse_corpora
 from transformer.data.corpora.pair_files import Block, sample_evenly
-from transformer.data.corpora.training_text import TrainingText
+from transformer.data.corpora.training_text import TrainingText, forget_texts
 from transformer.data.prepared.corpus import (
     HEADER,
     DamagedFileError,
@@ -108,6 +108,7 @@ def training_corpus(
     recipe = corpus_recipe(config.data, tokenizers)
     folder = cache / _entry_name("corpus", recipe, text)
     corpus = open_corpus(folder) or _prepare(folder, text, tokenizers, recipe, share)
+    forget_texts()
     return tokenizers, corpus
 
 

@@ -42,7 +42,8 @@ def _read_many_languages(
     """Reads sentencepiece.bpe.model and, if there is one, vocab.json or tokenizer.json."""
     notes: list[str] = []
     model, model_pieces = read_model(folder / "sentencepiece.bpe.model")
-    kind, added = settings["model_type"], about.get("added_tokens_decoder") or {}
+    kind, added = settings["model_type"], about.get("added_tokens_decoder")
+    added = added if isinstance(added, dict) else {}
     if kind == "m2m_100" and not (folder / "vocab.json").is_file():
         kind = "nllb"
     elif about.get("language_codes") == "wmt21":
