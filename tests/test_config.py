@@ -107,24 +107,21 @@ def test_a_file_is_run_without_bytecode_beside_it(tmp_path, monkeypatch):
     assert [*tmp_path.iterdir()] == [file]
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "said"),
-    [
+def test_a_value_that_cannot_be_gets_one_sentence_where_it_is_set():
+    """Catches a run that fails after its compile; tests/cli/mistakes.py has more of them."""
+    for setting, value, said in (
         ("model.num_layers", True, "of type int, not True"),
         ("model.num_layers", 2.0, "of type int, not 2.0"),
         ("model.dropout_rate", None, "of type float, not None"),
         ("decoding.length_penalty", "", "one of gnmt, power, not ''"),
         ("training.num_train_steps", -1, "at least 1, or 0 to have it chosen, not -1"),
         ("mesh.tensor", 0, "at least 1, or -1 for the devices that are left, not 0"),
-    ],
-)
-def test_a_value_that_cannot_be_gets_one_sentence_where_it_is_set(setting, value, said):
-    """Catches a run that fails after its compile; tests/cli/mistakes.py has more of them."""
-    with pytest.raises(ValueError, match=f"^{setting} must be {said}\\.$"):
-        Config().with_values({setting: value})
+    ):
+        with pytest.raises(ValueError, match=f"^{setting} must be {said}\\.$"):
+            Config().with_values({setting: value})
 
 
-def test_each_value_that_cannot_be_gets_a_line():
+def test_each_value_that_cannot_be_gets_a_line(tmp_path):
     """Catches a mistake that is said only once the one before it is mended, one of config.json that
     seems to be in the configuration file which reads it, and a name that nobody misses."""
     wrong = {"model": {"norm": "both"}, "training": {"seed": -1}}
@@ -138,11 +135,17 @@ def test_each_value_that_cannot_be_gets_a_line():
             with pytest.raises(AttributeError, match="there is no "):
                 Config().with_values({name: "pre"})
     assert not mistakes
+    code = "Config().with_values({'model.norm': 'both', 'training.seed': -1})"
+    (tmp_path / "mine.py").write_text(f"from transformer.config import Config\n{code}\n")
+    with pytest.raises(ValueError) as error:
+        load_config_file(str(tmp_path / "mine.py"))
+    start = f"{tmp_path}/mine.py, line 2, {code}: "
+    assert [line.startswith(start) for line in str(error.value).split("\n")] == [True, True]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_settings_that_exclude_each_other():
+    """Catches a setting that would be ignored in silence."""
+    for changes in (
         {"model.d_model": 15, "model.num_heads": 3},
         {"tokenizer.model": "a.model", "tokenizer.kind": "pieces"},
         {"data.subword_dropout": 0.1, "tokenizer.kind": "pieces"},
@@ -150,13 +153,9 @@ def test_each_value_that_cannot_be_gets_a_line():
         {"task": "classification", "data.drop_overlap": True},
         {"task": "language_model", "data.held_out": "test@2%"},
         {"task": "language_model", "model.evaluation_memory": 256},
-    ],
-    ids=str,
-)
-def test_settings_that_exclude_each_other(changes):
-    """Catches a setting that would be ignored in silence."""
-    with pytest.raises(ValueError, match=r"^(model|data|tokenizer)\.[^\n]*\.$"):
-        Config().with_values(changes).validate()
+    ):
+        with pytest.raises(ValueError, match=r"^(model|data|tokenizer)\.[^\n]*\.$"):
+            Config().with_values(changes).validate()
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])

@@ -61,8 +61,7 @@ DISTINCT = {**{name: [name] for name in SIDES}, "either": ["source", "target"]}
 
 @pytest.mark.parametrize("which", DISTINCT)
 def test_the_first_occurrence_stays(which, tmp_path):
-    """Catches a pair that is lost with its copies, a copy in another part or corpus that stays, and
-    ids, numbers of pairs or counts that do not fit each other."""
+    """Catches a pair that is lost with its copies, a copy that stays, and counts that differ."""
     rng = random.Random(0)
     pairs = [(f"word {rng.randrange(150)}", f"Wort {rng.randrange(150)}") for _ in range(160)]
     pairs += rng.choices(pairs, k=40)
@@ -151,8 +150,7 @@ OVERLAPPING = {
 
 
 def test_overlap_is_counted_and_said_again_without_reading(tmp_path, monkeypatch):
-    """Catches scores of sentences that were trained on, a count that is too high, and a restart
-    that reads the text for it or says nothing."""
+    """Catches a count that is too high, and a restart that reads the text or says nothing."""
     corpus = write_pairs(tmp_path / "a", **OVERLAPPING)
     config = make_config(corpus)
     text, found, _ = prepare(config, tmp_path)
@@ -167,9 +165,8 @@ def test_overlap_is_counted_and_said_again_without_reading(tmp_path, monkeypatch
 
 
 def test_what_is_no_overlap(tmp_path):
-    """Catches "95 of 100 pairs of train are in the training text", of which 5 had equal sides, a
-    warning of held-out pairs, and a count of half the text, where a preparation goes on with other
-    sets."""
+    """Catches a pair with equal sides that counts, a warning of held-out pairs, and a count of half
+    the text, where a preparation goes on with other sets."""
     train = [("April 1954", "April 1954"), ("word", "Wort")]
     config = make_config(write_pairs(tmp_path / "a", train=train))
     config.data.validation_split = config.data.test_split = "train"
@@ -200,8 +197,8 @@ def test_overlapping_pairs_are_left_out(tmp_path):
 
 
 def test_tags_hide_no_overlap_and_tell_pairs_apart(tmp_path):
-    """Catches a sentence that is not found behind a tag or in the other direction, and a source
-    that is lost as it is to be translated into two languages."""
+    """Catches a sentence that a tag or the other direction hides, and a source that is lost as it
+    is to be translated into two languages."""
     pairs = [("It is late.", "Es ist spät"), ("word", "Wort")]
     forward = write_pairs(
         tmp_path / "a", train=pairs, validation=[("it is late", "x")], test=[("z", "wort")]

@@ -63,8 +63,7 @@ def test_datasets_name_their_languages(corpus):
 
 
 def test_splits_without_files_are_found(tmp_path):
-    """Catches a split of which only one side is there, val.* that is not taken for one, and a part
-    of the only file that is held out of the rest, and never read itself."""
+    """Catches a split with one side, val.* that is not taken for one, and a part of a file."""
     languages = {"source_language": "en", "target_language": "de"}
     config = folder_of(tmp_path, "train.en train.de test.en val.de", **languages)
     assert missing_splits(config) == ["validation", "test"]
@@ -77,8 +76,7 @@ def test_splits_without_files_are_found(tmp_path):
     "lines", [["1 2 3"], ["a. a, a!", "a? b"], ["the house", "the houses-to-be 12a"], ["日本語"]]
 )
 def test_the_largest_vocabulary_can_be_made(lines):
-    """Catches a size that SentencePiece refuses, of a text with few words or little else; a side
-    that is not counted, and characters where bytes are meant."""
+    """Catches a size that SentencePiece refuses, and characters where bytes are meant."""
     assert measure_text([("a bc", "ä bc"), ("a", "cd")])[0] == (2, 12, 6, 2)
     text, _ = measure_text([(line, line) for line in lines])
     assert SentencePieceTokenizer.train(lines * 2, text.largest_vocabulary).vocab_size > 260

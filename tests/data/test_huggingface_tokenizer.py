@@ -50,7 +50,7 @@ def test_bert_splits_as_transformers():
     """Catches settings of the normalisation that are lost; as transformers 5.23 splits."""
     said = " ".join(pieces(UNCASED, "The cats, ÜBER 日本!"))
     assert said == "[CLS] the cat ##s , uber 日 [UNK] ! [SEP]"
-    cased = with_control_tokens(bert_json(VOCAB_TXT, lowercase=False), BERT)
+    cased = with_control_tokens(bert_json(VOCAB_TXT, do_lower_case=False), BERT)
     assert pieces(cased, "The Über über É") == [*("[CLS]", "[UNK]", "[UNK]", "über", "É", "[SEP]")]
     text = bert_json(VOCAB_TXT, strip_accents=False, tokenize_chinese_chars=False)
     accents = with_control_tokens(text, BERT)

@@ -184,8 +184,7 @@ def test_a_wrong_file_of_parquet_is_named(tmp_path):
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_what_a_line_cannot_hold_is_repaired_and_counted(kind, tmp_path):
-    """Catches a translation of two lines, which shifts every line behind it, and a vocabulary that
-    cannot be written, as JSON may hold what UTF-8 cannot."""
+    """Catches a translation of two lines, and what JSON may hold and UTF-8 cannot."""
     WRITERS[kind](tmp_path / "train", [("a", "b"), ("c\r\nd", "e\n")])
     expected, faults = [("a", "b"), ("c d", "e ")], {LINE_BREAK: [1, 2]}
     if kind == "jsonl":
@@ -195,6 +194,16 @@ def test_what_a_line_cannot_hold_is_repaired_and_counted(kind, tmp_path):
     (block,) = read_blocks(tmp_path)
     found = {f"{fault} ({tmp_path}/train.{kind}": where for fault, where in faults.items()}
     assert block.decode() == (expected, found)
+
+
+def test_a_broken_link_is_named(tmp_path):
+    """Catches a traceback."""
+    write_sides(tmp_path / "train", PAIRS)
+    (tmp_path / "train.de").rename(tmp_path / "moved")
+    (tmp_path / "train.de").symlink_to("gone")
+    for open_text in (read, lambda corpus: TrainingText(DataConfig(corpus=str(corpus)))):
+        with pytest.raises(ValueError, match=r"train\.de cannot be read: No such file[^\n]*\.$"):
+            open_text(tmp_path)
 
 
 def test_a_block_of_long_lines_holds_fewer(tmp_path, monkeypatch):

@@ -3,9 +3,11 @@
 import errno
 import os
 import random
+import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +22,8 @@ from transformer.data.corpora.cleaning import filter_by_length
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared import corpus as corpus_module
 from transformer.data.prepared import prepare as prepare_module
-from transformer.data.prepared.corpus import (
-    ArrowFile,
-    SentencesOfParts,
-    arrow_bytes,
-    arrow_lists,
-)
-from transformer.data.prepared.prepare import (
-    Share,
-    cache_folder,
-    open_corpus,
-    training_corpus,
-)
+from transformer.data.prepared.corpus import ArrowFile, SentencesOfParts, arrow_bytes, arrow_lists
+from transformer.data.prepared.prepare import Share, cache_folder, open_corpus, training_corpus
 from transformer.data.rows.epoch_plan import CorpusPart
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
@@ -307,8 +299,8 @@ BROKEN = {  # (owner and name of what fails for a moment, the error, the sentenc
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_cannot_be_read_now_costs_no_work(name, config, monkeypatch):
-    """Catches hours of all hosts' work that is removed for a disk that fails for a moment; a text
-    that is read anew, or a good vocabulary replaced, where only a library is not installed."""
+    """Catches hours of work that are removed for a disk that fails for a moment, and a vocabulary
+    that is learnt again as a library is not installed."""
     owner, function, error, said = BROKEN[name]
     if name == "library":
         pytest.importorskip("tokenizers")
@@ -365,7 +357,7 @@ def test_a_hash_knows_a_copy(config, key, monkeypatch, tmp_path):
 def test_a_folder_that_cannot_be_written(config, said, monkeypatch, tmp_path):
     """Catches a run that cannot start beside a folder of somebody else's."""
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(ValueError, match=r"Nothing can be written to .*data\.cache="):
+    with pytest.raises(ValueError, match=r"Nothing can be written to .*data\.cache\."):
         prepare(config)
     config.data.cache = ""
     (tmp_path / "runs").mkdir()
@@ -389,16 +381,15 @@ def test_an_object_store(prepared, monkeypatch):
 
 def test_memory_stays_flat(tmp_path):
     """Catches a process that grows to the size of the corpus as it reads here and there."""
-    status = "/proc/self/status"
-    if not os.path.exists(status):
+    status = Path("/proc/self/status")
+    if not status.exists():
         pytest.skip("resident memory of files is read from /proc")
     rng, sentences = np.random.default_rng(0), 2**17
     lists = arrow_lists(np.zeros(2**25, np.uint16), np.full(sentences, 2**8))  # 64 MiB
     (tmp_path / "part.arrow").write_bytes(arrow_bytes({"source": lists}))
 
     def mebibytes():
-        with open(status) as file:
-            return sum(int(line.split()[1]) for line in file if line.startswith("RssFile")) / 1024
+        return int(re.search(r"RssFile:\s*(\d+)", status.read_text())[1]) / 1024
 
     before = mebibytes()
     mapped = SentencesOfParts([ArrowFile(tmp_path / "part.arrow")], "source", None)
@@ -408,23 +399,15 @@ def test_memory_stays_flat(tmp_path):
 
 
 def test_sentences_of_parts_are_those_of_one_array(tmp_path):
-    """Catches a sentence of the wrong part where parts are empty or some of their pairs left out,
-    and lengths that overflow."""
-    sentences = [[[5] * 150, [65_535], [6, 7]], [], [[8] * 70_000, [9]], []]
-    kept = [np.array([0, 2]), np.array([], int), np.array([0, 1]), np.array([], int)]
-    files = []
+    """Catches a sentence of the wrong part where parts are empty, and lengths that overflow."""
+    sentences, files = [[[5] * 150, [65_535], [6, 7]], [], [[8] * 70_000, [9]], []], []
     for number, part in enumerate(map(Ragged.from_lists, sentences)):
         column = arrow_lists(part.flat.astype(np.uint16), part.lengths)
         (tmp_path / str(number)).write_bytes(arrow_bytes({"source": column}))
         files.append(ArrowFile(tmp_path / str(number)))
-    flat = [ids for part in sentences for ids in part]
-    for mapped, expected in (
-        (SentencesOfParts(files, "source", None), flat),
-        (SentencesOfParts(files, "source", kept), [flat[i] for i in (0, 2, 3, 4)]),
-    ):
-        expected, order = Ragged.from_lists(expected), np.arange(len(expected))[::-1]
-        assert len(mapped) == len(expected)
-        for ours, theirs in zip(mapped.gather(order), expected.gather(order), strict=True):
-            assert np.array_equal(ours, theirs)
-        assert np.array_equal(mapped.take(order[:2])[1], expected[int(order[1])])
-        assert len(mapped.gather(order[:0])[0]) == 0
+    flat, indices = [*chain(*sentences)], [[0, 2], [], [0, 1], []]
+    for kept, expected in ((None, flat), (indices, [flat[i] for i in (0, 2, 3, 4)])):
+        mapped = SentencesOfParts(files, "source", kept and [np.array(i, int) for i in kept])
+        assert [mapped[i].tolist() for i in range(len(mapped))] == expected
+        assert mapped.take(np.array([3, 1]))[1].tolist() == expected[1]
+        assert len(mapped.gather(np.array([], int))[0]) == 0

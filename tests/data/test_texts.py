@@ -23,7 +23,7 @@ from transformer.data.rows.encoded_texts import (
 )
 from transformer.data.rows.images import load_images
 from transformer.data.tokenizers.lists import CharacterTokenizer, PiecesTokenizer
-from transformer.interop.huggingface.tokens import read_bert_tokenizer
+from transformer.interop.huggingface.tokens import read_tokenizer
 
 
 def corpus_of(folder, **files):
@@ -84,9 +84,8 @@ def test_bad_bytes_are_counted(tmp_path):
 
 @pytest.mark.parametrize("ending", PACK)
 def test_a_file_or_a_folder(ending, tmp_path):
-    """Catches a compressed file that is read as it is, folders whose splits are mixed up, and
-    training, validation and test that read the same file without a word; an empty line that is
-    lost, at the end above all, and one more than there is."""
+    """Catches a packed file that is read as it is, splits that are mixed up, an empty line that is
+    lost or added at the end, and training, validation and test that are one file."""
     path = tmp_path / f"train.txt{ending}"
     path.write_bytes(PACK[ending]("\n\n ä \r\nb\u2028c\n\n\n".encode()))
     (tmp_path / "test.txt").write_text("other\n")
@@ -131,19 +130,15 @@ def test_the_first_tab_divides_a_line(tmp_path):
 
 @pytest.mark.parametrize("line", ["", " \ttext", "x" * 100_000])
 def test_a_line_without_a_label_is_refused_with_its_number(line, tmp_path):
-    """Catches a class "", a line that is left out and moves the numbers of the others, and a
-    megabyte of text on the screen."""
+    """Catches a class "", a line that is left out, and a megabyte of text on the screen."""
     config = corpus_of(tmp_path, train__tsv=f"a\tone\n{line}\nb\ttwo\n")
     message = rf"^\S*train\.tsv line 2 must be LABEL<tab>TEXT, not '{line[:60]}'\.$"
     with pytest.raises(ValueError, match=message):
         load_training_examples(config)
-    with pytest.raises(ValueError, match=message):
-        load_evaluation_examples(config, "train", ["a", "b"])
 
 
 def test_training_leaves_out_empty_texts_and_evaluation_keeps_every_sentence(tmp_path):
-    """Catches labels that go to the wrong texts once some are left out, silence about it, and an
-    accuracy over fewer sentences than the split has."""
+    """Catches labels at the wrong texts, and an accuracy over fewer sentences than there are."""
     config = corpus_of(tmp_path, train__tsv="b\t\na\tone\nc\t \nb\ttwo\n", test__tsv="a\tx\nb\t\n")
     assert load_training_examples(config) == (["one", "two"], ["a", "b"], {"an empty text": 2})
     examples = load_evaluation_examples(config, "test", ["a", "b", "c"])
@@ -153,10 +148,9 @@ def test_training_leaves_out_empty_texts_and_evaluation_keeps_every_sentence(tmp
 def test_a_label_unknown_to_training_is_refused(tmp_path):
     """Catches a KeyError in mid-run; the sentence names the split, its line and the classes."""
     config = corpus_of(tmp_path, validation__tsv="a\tone\nneutral\ttwo\n")
-    with pytest.raises(ValueError, match=r"^[^\n]*\.$") as caught:
+    said = rf"'validation' of {tmp_path} has .*'neutral' \(its sentence 2\), but .* a, b\.$"
+    with pytest.raises(ValueError, match=said):
         load_evaluation_examples(config, "validation", ["a", "b"])
-    for part in ("'validation'", "'neutral'", "sentence 2)", "a, b.", str(tmp_path)):
-        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize("content", ["", "a\tone\na\ttwo\n", "a\tone\nb\t\n"])
@@ -209,8 +203,7 @@ def lists(ragged):
 
 
 def test_pairs_are_written_as_bert_does():
-    """Catches a text in another's pair, a second [CLS], an empty side that shifts the rest, and
-    another beginning for the classifiers that were trained before there were pairs."""
+    """Catches a text in another's pair, a second [CLS], and an empty side that shifts the rest."""
     expected = [[1, 4, 5, 2], [1, 4, 2, 6, 5, 2], [1, 2], [1, 2, 5, 2], [1, 4, 2, 2]]
     expected += [[1, 4, 2, *TOKENIZER.encode(["b\tc"])[0]]]  # only the first tab divides
     assert lists(encode_texts(TOKENIZER, TEXTS, PAIRS)) == expected
@@ -223,7 +216,7 @@ def test_pairs_are_written_as_bert_does():
 @pytest.mark.parametrize("text", ["who is it?", ""])
 def test_a_tokenizer_that_has_a_beginning_gets_no_second_one(text):
     """Catches [CLS] twice, or in front of the second text of a pair."""
-    tokenizer = read_bert_tokenizer(GOLDEN / "bert")
+    tokenizer = read_tokenizer(GOLDEN / "bert", "bert")
     (first, second) = tokenizer.encode([text, "a cat"])
     single, pair = lists(encode_texts(tokenizer, [text, f"{text}\ta cat"], PAIRS))
     assert single == first and pair == [*first, *second[1:]]
@@ -249,6 +242,6 @@ def test_every_word_has_its_class_where_it_begins(model):
 
 def test_a_word_that_leaves_nothing_keeps_its_place():
     """Catches labels that move since BERT's tokenizer drops a control character."""
-    tokenizer = read_bert_tokenizer(GOLDEN / "bert")
+    tokenizer = read_tokenizer(GOLDEN / "bert", "bert")
     source, firsts = encode_words(tokenizer, ["cat \x07 dog"], PAIRS)
     assert len(firsts[0]) == 3 and source[0][firsts[0][1]] == tokenizer.special.unk

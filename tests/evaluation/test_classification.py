@@ -29,8 +29,8 @@ def evaluate(examples=("a", "b", "c", "d", "e")):
 
 
 def test_confusions_stand_in_the_row_of_the_true_class(monkeypatch):
-    """Catches rows and columns swapped, names that are printed as numbers, and a table of a million
-    cells."""
+    """Catches rows and columns swapped, names that are printed as numbers, a table of a million
+    cells, and examples that were right among the confused."""
     result = evaluate()
     assert result.primary.value == 60 and "5 examples" in result.lines()[0]
     assert [line.split() for line in result.details[1:5]] == [
@@ -42,7 +42,10 @@ def test_confusions_stand_in_the_row_of_the_true_class(monkeypatch):
     assert "2 sentences cut" in result.details[-1]
     assert len(result.samples) == 3 and "(80%)" in result.samples[0]
     monkeypatch.setattr(classification, "MOST_IN_TABLE", 2)
-    assert evaluate().details == ["2 sentences cut at data.row_length tokens"]
+    title, heading, *rows, _ = evaluate().details
+    assert title == "the 2 most frequent confusions of 2:"
+    assert heading.split() == ["class", "found", "examples"]
+    assert {tuple(row.split()) for row in rows} == {("yes", "no", "1"), ("7", "no", "1")}
 
 
 def test_every_example_is_kept(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.scored import CORPUS, compared, evaluation
 from transformer.config import Config
 from transformer.evaluation.comparison import compare_runs
-from transformer.evaluation.html_report import mark_differences, origin, render, render_comparison
+from transformer.evaluation.html_report import origin, render, render_comparison
 from transformer.evaluation.plots import AttentionMap
 from transformer.workdir import WorkDir
 
@@ -154,10 +154,7 @@ def test_a_page_has_no_empty_part(monkeypatch, tmp_path):
 
 def test_words_that_the_reference_lacks_are_marked(tmp_path):
     """Catches the wrong side marked, and a word that moved taken for one that is right."""
-    assert mark_differences("the red car stops", "the blue car") == [
-        ("the", False), ("red", True), ("car", False), ("stops", True),
-    ]  # fmt: skip
-    assert mark_differences("", "a") == []
-    rows = [("s", "the blue car", "the <red> car"), ("s", "a b", "")]
+    rows = [("s", "the blue car", "the <red> car stops"), ("s", "a b", "")]
     text = render(evaluation(rows), WorkDir(tmp_path))
-    assert "<mark>&lt;red&gt;</mark>" in text and "(nothing)" in text
+    assert re.findall("<mark>(.*?)</mark>", text) == ["&lt;red&gt;", "stops"]
+    assert "(nothing)" in text

@@ -55,8 +55,7 @@ def test_every_score_lies_within_its_axis():
     """Catches an error rate above 100 that is cut off, and a score that is not drawn at all."""
     for name, values in (("ter", [140.0, 95.0]), ("bleu", [3.0, 61.0]), ("f1", [-20.0, 5.0])):
         figure = matplotlib.Figure()
-        records = [{"step": s, f"validation_{name}": v} for s, v in enumerate(values)]
-        plots.draw_curves(figure, records)
+        plots.draw_curves(figure, [{"step": s, f"validation_{name}": values[s]} for s in (0, 1)])
         bottom, top = figure.axes[-1].get_ylim()
         assert bottom <= min(values) and max(values) < top
 
@@ -88,16 +87,14 @@ def test_texts_that_a_picture_would_misread(text, tmp_path):
     assert is_png(tmp_path / "map.png") and is_png(tmp_path / "curves.png")
 
 
-def test_characters_without_a_glyph_are_warned_of(tmp_path):
+def test_characters_without_a_glyph_are_warned_of():
     """Catches boxes in silence, and a warning for an .svg that a page draws."""
-    pieces = ["\U000f0001", "a"]  # private: in no font
-    attention = AttentionMap("s", "t", pieces, pieces, np.full((1, 1, 2, 2), 1 / 2))
-    draw = partial(plots.draw_attention, attention=attention)
+    draw = partial(plots.draw_curves, records=[], title="\U000f0001")  # private: in no font
     with pytest.warns(UserWarning, match="Glyph 983041 .* missing"):
-        plots.save_picture(draw, tmp_path / "map.png")
+        plots.render(draw, "png")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plots.save_picture(draw, tmp_path / "map.svg")
+        plots.render(draw, "svg")
 
 
 def test_a_map_shades_what_the_decoder_attended_to():

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import transformer
@@ -85,11 +86,20 @@ def test_what_is_no_known_folder_is_refused(tmp_path):
     assert not run.exists()
 
 
-def test_shapes_that_do_not_fit_are_found_before_anything_is_written(tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"encoder_ffn_dim": 20, "decoder_ffn_dim": 20}, r"feed_forward.* \(20,\), but is \(24,\)"),
+        (
+            {"add": {"model.shared.weight": np.zeros((8, 16))}},
+            r"shared_embedding/table must be \(57, 16\)",
+        ),
+    ],
+)
+def test_shapes_that_do_not_fit_are_found_before_anything_is_written(tmp_path, changes, problem):
     """Catches a run that can be written and not restored."""
-    sizes = {"encoder_ffn_dim": 20, "decoder_ffn_dim": 20}
-    folder = changed_folder(MARIAN, tmp_path / "folder", **sizes)
-    with pytest.raises(ValueError, match=r"feed_forward.*must be \(20,\), but is \(24,\)"):
+    folder = changed_folder(MARIAN, tmp_path / "folder", **changes)
+    with pytest.raises(ValueError, match=problem):
         import_model(folder, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

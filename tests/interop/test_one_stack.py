@@ -68,20 +68,19 @@ def test_masked_lm_has_the_logits_of_transformers():
 
 
 @pytest.mark.parametrize(
-    ("name", "classes"),
+    ("name", "labels"),
     [
-        ("bert_classifier", ["place", "person", "number"]),
-        ("vit", ["cat", "dog", "bird", "fish"]),
+        ("bert_classifier", Labels(["place", "person", "number"])),
+        ("vit", Labels(["cat", "dog", "bird", "fish"], [8, 12, 3])),
     ],
 )
-def test_classifiers_have_the_probabilities_of_transformers(name, classes):
+def test_classifiers_have_the_probabilities_of_transformers(name, labels):
     """Catches another pooling or order of classes or patches, and pixels scaled otherwise."""
-    inputs = TEXTS if name == "bert_classifier" else expected(name)["images"] / 255
+    inputs = expected(name)["images"] / 255 if labels.image_shape else TEXTS
     found = Classifier(as_run(golden(name))).classify(inputs)
     probabilities = [list(each.probabilities.values()) for each in found]
     np.testing.assert_allclose(probabilities, expected(name)["probabilities"], atol=1e-5)
-    shape = [] if name == "bert_classifier" else [8, 12, 3]
-    assert golden(name).labels == Labels(classes, shape)
+    assert golden(name).labels == labels
 
 
 def test_gpt2_has_the_logits_of_transformers():
@@ -175,8 +174,7 @@ def test_projections_without_bias_get_zeros(tmp_path):
 
 def test_rows_that_stand_for_nothing_are_left_out(tmp_path):
     """Catches a row that stands for nothing and stays."""
-    rows = {gpt2.WORDS: np.pad(WORDS, [(0, 4), (0, 0)])}
-    found = read_changed("gpt2", tmp_path / "longer", add=rows)
+    found = read_changed("gpt2", tmp_path / "f", add={gpt2.WORDS: np.pad(WORDS, [(0, 4), (0, 0)])})
     assert_equal(found, golden("gpt2"))
     assert "4 rows of the embedding stand for no token: left out." in found.notes
 
@@ -208,8 +206,7 @@ def test_names_of_classes():
             r"\['BertForTokenClassification'\], a head that is not read: import the BertForM",
         ),
         ("bert", {"num_hidden_layers": 3}, "encoder.layer.2.attention.output.LayerNorm.bias"),
-        ("bert", {"num_hidden_layers": 1}, "are unknown, of a model of another kind"),
-        ("bert", {"num_attention_heads": 3}, "=16 that does not divide by num_attention_heads=3"),
+        ("bert", {"num_attention_heads": 3}, "a width of 16, which does not divide by 3 heads"),
         ("bert", {"hidden_size": "many"}, "lacks a positive number as hidden_size"),
         ("bert", {"add": {bert.SOFTMAX: np.zeros((58, 16))}}, "decoder.weight is another table"),
         (
@@ -221,12 +218,10 @@ def test_names_of_classes():
         ("gpt2", {"add": {BIAS: np.zeros(7)}}, r"c_attn.bias \(7,\) does not divide into 3"),
         ("gpt2", {"add": {BIAS: np.zeros(48, np.int8)}}, "c_attn.bias is int8: take the file of"),
         ("gpt2", {"add": {BIAS: np.full(48, np.nan)}}, "has numbers that are NaN or infinite"),
-        ("gpt2", {"add": {BIAS: np.full(48, np.inf)}}, "has numbers that are NaN or infinite"),
         ("gpt2", {"add": dict.fromkeys("abcd", WORDS)}, "unknown, .*: a, b, c and 1 more"),
         ("vit", {"patch_size": [4, 2]}, "patches of 4 × 2: they must be squares"),
         ("vit", {"image_size": 10}, "10 × 10 with 3 channels into patches of 4 × 4"),
         ("vit", {"patch_size": 0}, "into patches of 0 × 0"),
-        ("vit", {"image_size": "x"}, "images of x × x"),
         ("vit", {"image_size": [8, 8, 8]}, "they must be squares"),
         ("vit", {"id2label": ["cat"]}, r"id2label of config.json must be names .* \['cat'\]"),
     ],

@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from tests.helpers.random_runs import TASKS, make_config, write_run
+from tests.helpers.random_runs import write_run
 from tests.helpers.rings import others_long
-from transformer.checkpoint.restore import abstract_params, make_model, restore, smallest_batch
-from transformer.data.files.labels import Labels
+from transformer.checkpoint.restore import abstract_params, restore, smallest_batch
 from transformer.data.tokenizers.files import save_tokenizers
-from transformer.data.tokenizers.lists import CharacterTokenizer, PieceListTokenizer
+from transformer.data.tokenizers.lists import PieceListTokenizer
 from transformer.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from transformer.inference.translator import Translator
 from transformer.interop.jax_program import export_program, export_search
-from transformer.interop.weights.named_arrays import export_parameters, meaning
+from transformer.interop.weights.named_arrays import export_parameters
 from transformer.search.options import SearchOptions
 from transformer.special_tokens import SPECIAL_NAMES
 from transformer.workdir import WorkDir
@@ -134,19 +133,6 @@ def test_named_parameters_are_those_of_the_run(run, tmp_path, monkeypatch):
     assert names["model"] == run.model
     described = dict(re.findall(r"^\| (\S+) \| (\[.*?\]) \|", readme, re.M))
     assert described == {name: str([*array.shape]) for name, array in names["params"].items()}
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_every_parameter_has_a_meaning(task):
-    """Catches a weight of a new setting that the README cannot explain."""
-    options = dict(pooling="pooler", prediction_head=True) | PUBLISHED
-    config = make_config(task, **({} if task == "translation" else options))
-    labels = Labels(["no", "yes"], [4, 4, 1] if task == "images" else [])
-    model = make_model(config, (CharacterTokenizer("ab"),) * 2, labels)
-    params = abstract_params(model, smallest_batch(config, labels))
-    assert not [
-        name for name in flatten_dict(params, sep="/") if " of the module " in meaning(name)
-    ]
 
 
 def test_what_cannot_be_a_program_is_refused(run, tmp_path, monkeypatch):

@@ -37,12 +37,10 @@ def test_work_is_left_at_its_next_batch_after_a_signal():
     assert begun == [0, 1]
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [("localhost:1", 2, -1), ("host", 2, 0), ("host:port", 2, 0), ("host:1", 2, 2), ("", 0, 1)],
-)
-def test_a_description_of_the_hosts_that_cannot_be_is_refused(flags):
+def test_a_description_of_the_hosts_that_cannot_be_is_refused():
     """Catches a forgotten flag with which each host trains alone, an IndexError of JAX, and a
     process that waits for one that cannot be."""
-    with pytest.raises(ValueError, match="go together: HOST:PORT of process 0"):
-        hosts.connect(*flags)
+    wrong_places = ("host", 2, 0), ("host:port", 2, 0)
+    for flags in (*wrong_places, ("localhost:1", 2, -1), ("host:1", 2, 2), ("", 0, 1)):
+        with pytest.raises(ValueError, match="go together: HOST:PORT of process 0"):
+            hosts.connect(*flags)

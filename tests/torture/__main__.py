@@ -16,6 +16,8 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+from tabulate import tabulate
+
 from tests.helpers.xla_flags import CHEAP
 from tests.torture import BAD, Outcome
 
@@ -64,11 +66,8 @@ def main():
         for name in names:
             loop = importlib.import_module(f"tests.torture.{name}")  # now, as it imports jax
             tallies[loop.HARM] = run_loop(loop, seconds, arguments.seed)
-    print("| harm | trials |", " | ".join(Outcome), "|")
-    print("|---|---:|" + "---:|" * len(Outcome))
-    for harm, tally in tallies.items():
-        columns = " | ".join(f"{tally[outcome]:,}" for outcome in Outcome)
-        print(f"| {harm} | {tally.total():,} | {columns} |")
+    rows = [[harm, t.total(), *(t[outcome] for outcome in Outcome)] for harm, t in tallies.items()]
+    print(tabulate(rows, ["harm", "trials", *Outcome], "pipe", intfmt=","))
     for harm in (harm for harm, tally in tallies.items() if not tally):
         print(f"no trial came to its end: {harm}; it may need more minutes, Linux or a C compiler")
     sys.exit(any(tally[outcome] for tally in tallies.values() for outcome in BAD))

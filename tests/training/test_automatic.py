@@ -174,9 +174,9 @@ def test_rules_between_settings_that_are_chosen_hold_before_the_text_is_prepared
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_text_is_read_four_times(own_text, monkeypatch, tmp_path):
-    """Catches a corpus of millions of lines that is read again for each question: once to choose
-    by, for the held-out pairs, the vocabulary and the ids."""
+def test_the_text_is_read_once(own_text, monkeypatch, tmp_path):
+    """Catches a corpus that is read again for each question: to choose by, for the held-out pairs,
+    the vocabulary and the ids; and one that is kept in memory for good."""
     reads, read = [], training_text.read_blocks
     monkeypatch.setattr(training_text, "read_blocks", lambda *of: reads.append(of[1]) or read(*of))
     choices = choose_settings(own_text.with_values({"training.num_train_steps": 10}))
@@ -185,8 +185,9 @@ def test_the_text_is_read_four_times(own_text, monkeypatch, tmp_path):
     assert choices.reasons["data.held_out"] == said
     config = choices.config
     task = TranslationTask(config, make_parallel(config), WorkDir(tmp_path / "run"))
-    assert reads == ["train"] * 4
+    assert reads == ["train"] and not training_text._kept
     assert task.corpus.held_out == TrainingText(config.data).held_out
+    assert reads == ["train"] * 2
 
 
 def test_the_vocabulary_of_a_given_file_is_not_chosen(own_text, tmp_path):

@@ -32,11 +32,12 @@ def fit(path, **training):
 
 
 def test_the_fewest_that_fit_are_chosen(tmp_path, monkeypatch):
-    """Catches a number that does not fit, more passes than the memory asks for, and a search
-    without an end."""
+    """Catches a number that does not fit, more passes than the memory asks for, a search without an
+    end, and a CPU, whose memory is not known, that divides its batches or fails."""
     steps = {n: fit(tmp_path, accumulate_steps=n)[0].train_step for n in (1, 2, 4)}
     needed = {n: sum(step.memory()) for n, step in steps.items()}
     assert needed[1] > needed[2] > needed[4]
+    assert fit(tmp_path, accumulate_steps=0)[0].config.training.accumulate_steps == 1
     for parts, size in needed.items():
         monkeypatch.setattr(automatic, "_memory_limit", lambda size=size: size + 1)
         trainer, choices = fit(tmp_path, accumulate_steps=0)
@@ -47,8 +48,3 @@ def test_the_fewest_that_fit_are_chosen(tmp_path, monkeypatch):
     monkeypatch.setattr(automatic, "_memory_limit", lambda: 1e-9 * GIB)
     with pytest.raises(ValueError, match=r"still needs .* GiB of the 1e-09 GiB on each device"):
         fit(tmp_path, accumulate_steps=0)
-
-
-def test_without_a_limit_there_is_one_pass(tmp_path):
-    """Catches a CPU, whose memory is not known, that divides its batches or fails."""
-    assert fit(tmp_path, accumulate_steps=0)[0].config.training.accumulate_steps == 1

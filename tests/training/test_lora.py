@@ -19,13 +19,13 @@ def folder(tmp_path_factory):
     """A run, `base`, and adapters to it, `adapters`, of six steps."""
     folder = tmp_path_factory.mktemp("lora")
     run_in_folder(folder / "base", eval_every=5)
-    run_in_folder(folder / "adapters", **adapting(folder))
+    adapt(folder / "adapters", folder / "base")
     return folder
 
 
-def adapting(folder, **training):
-    settings = dict(init_from=str(folder / "base"), lora_rank=1, num_train_steps=6)
-    return settings | training
+def adapt(run, base, num_train_steps=6):
+    options = {"lora_rank": 1, "num_train_steps": num_train_steps}
+    return run_in_folder(run, init_from=str(base), **options)
 
 
 @pytest.mark.long
@@ -55,9 +55,8 @@ def test_only_adapters_are_saved_and_restoring_merges_them(folder):
 
 def test_stopped_and_resumed_equals_undisturbed(folder, tmp_path):
     """Catches a resumption that adapts fresh parameters, or draws adapters anew."""
-    run_in_folder(tmp_path / "resumed", **adapting(folder, num_train_steps=3))
-    runs = [run_in_folder(tmp_path / name, **adapting(folder)) for name in ("resumed", "whole")]
-    assert_same_run(*runs)
+    adapt(tmp_path / "resumed", folder / "base", 3)
+    assert_same_run(*(adapt(tmp_path / name, folder / "base") for name in ("resumed", "whole")))
 
 
 def test_an_export_needs_no_base(folder, tmp_path):

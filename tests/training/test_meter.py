@@ -10,8 +10,8 @@ from transformer.training.meter import MAX_IN_FLIGHT, Meter
 
 def sums(tokens, loss):
     """The sums of a step of `tokens` targets whose mean loss is `loss`."""
-    losses = dict.fromkeys(("loss", "nll"), loss * tokens)
-    return losses | {"tokens": tokens, "gradient_norm": 2.0, "skipped": 0}
+    total = loss * tokens
+    return dict(loss=total, nll=total, tokens=tokens, gradient_norm=2.0, skipped=0)
 
 
 @pytest.fixture

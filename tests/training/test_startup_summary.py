@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.parallel.test_topology import small_config
+from tests.parallel.test_topology import SMALL
+from transformer.config import Config
 from transformer.model.costs import StepCost
 from transformer.parallel.mapping import make_parallel
 from transformer.registry import TASKS
@@ -32,7 +33,7 @@ def test_the_table_of_parameters_adds_up_and_layers_that_are_alike_share_a_line(
 
 def test_a_warm_up_that_is_longer_than_the_run_is_warned_of():
     """Catches a run that somebody shortens, and that never reaches its learning rate."""
-    config = small_config()
+    config = Config().with_values(SMALL)
     step = make_step_without_data(config, make_parallel(config))
     config.optimizer.warmup_steps = config.training.num_train_steps = 1200
     assert not any("warning" in line for line in summary_lines(config, step, None))
@@ -70,7 +71,7 @@ def test_hours_count_chips_and_not_cores_and_only_what_is_known():
 )
 def test_cost_without_data_is_that_of_full_rows(task, share_of_targets):
     """Catches hours that are estimated for half of a batch, the source alone, or unused scores."""
-    config = small_config()
+    config = Config().with_values(SMALL)
     config.task = task
     _, batch = TASKS[task].model_and_blank_batch(config)
     cost, rows = TASKS[task].cost_without_data(config), batch[0].shape[0]

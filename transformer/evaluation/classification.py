@@ -9,7 +9,7 @@ from transformer.console import quantity
 from transformer.evaluation.scores import Score, TaskScores, accuracy, plain_table, samples
 from transformer.inference.encoders import Classifier, Tagger
 
-MOST_IN_TABLE = 40  # classes
+MOST_IN_TABLE = 40  # classes, or pairs of them
 
 
 def evaluate_classifier(
@@ -38,7 +38,7 @@ def evaluate_classifier(
         for example, label, answer in zip(examples, labels, answers, strict=True)
     ]
     pairs = [(row["label"], row["found"]) for row in rows]
-    details = _confusion_lines(names, Counter(pairs)) if len(names) <= MOST_IN_TABLE else []
+    details = _confusion_lines(names, Counter(pairs))
     if classifier.num_truncated:
         sentences = quantity(classifier.num_truncated, "sentence")
         details.append(f"{sentences} cut at data.row_length tokens")
@@ -60,7 +60,16 @@ def evaluate_classifier(
 
 
 def _confusion_lines(names: Sequence[str], confusions: Counter[tuple[str, str]]) -> list[str]:
-    """Returns a table of the classes; confusions: number of examples per (true, found) class."""
+    """Returns a table of classes, or of many classes the pairs that are confused most often.
+
+    confusions: number of examples per (true, found) class.
+    """
+    if len(names) > MOST_IN_TABLE:
+        wrong = Counter({pair: n for pair, n in confusions.items() if pair[0] != pair[1]})
+        most = wrong.most_common(MOST_IN_TABLE)
+        title = f"the {len(most)} most frequent confusions of {len(wrong):,}:"
+        rows = [["class", "found", "examples"], *([*pair, f"{count:,}"] for pair, count in most)]
+        return [title, *plain_table(rows, "llr")]
     rows = [["", *names, "recall"]]
     for true in names:
         counts = [confusions[true, name] for name in names]

@@ -72,8 +72,9 @@ class Score:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """Returns the score that `to_json` wrote; a value that was not finite is infinite."""
-        value = record["value"]
-        return cls(**{**record, "value": math.inf if value is None else value})
+        score = cls(**record)
+        score.value = math.inf if score.value is None else score.value
+        return score
 
 
 @dataclass(kw_only=True)

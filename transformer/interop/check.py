@@ -1,6 +1,6 @@
 """Compares a run with the same model in another library, by random texts or images."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -40,22 +40,25 @@ class _TransformersModel:
     """A model, and what prepares its inputs, as the library transformers loads them."""
 
     def __init__(self, folder: PathLike, auto_class: str) -> None:
-        self.torch, self.library = require("torch"), require("transformers")
-        self.library.logging.set_verbosity_error()
-        self.library.logging.disable_progress_bar()
-        self.folder, self.load = folder, cache(self._load)
-        self.model = self.load(auto_class, dtype=self.torch.float32).eval()
+        self.torch, library = require("torch"), require("transformers")
+        library.logging.set_verbosity_error()
+        library.logging.disable_progress_bar()
 
-    def _load(self, auto_class: str, **options: Any) -> Any:
-        """Returns what a class makes of the folder, no code of which is run."""
-        load = getattr(self.library, auto_class).from_pretrained
-        return load(self.folder, local_files_only=True, trust_remote_code=False, **options)
+        @cache
+        def load(auto_class: str, **options: Any) -> Any:
+            """Returns what a class makes of the folder, no code of which is run."""
+            options |= {"local_files_only": True, "trust_remote_code": False}
+            return getattr(library, auto_class).from_pretrained(folder, **options)
 
-    def log_probs(self, **inputs: Any) -> np.ndarray:
-        """Returns the log-probabilities that the model gives."""
+        self.load, self.model = load, load(auto_class, dtype=self.torch.float32).eval()
+
+    def log_probs(self, inputs: Mapping[str, Any], silenced: Sequence[int] = ()) -> np.ndarray:
+        """Returns the log-probabilities that the model gives; silenced: ids that get none."""
         with self.torch.no_grad():
             tensors = {name: self.torch.as_tensor(array) for name, array in inputs.items()}
-            return self.model(**tensors).logits.log_softmax(-1).numpy()
+            logits = self.model(**tensors).logits
+            logits[..., silenced] = -np.inf
+            return logits.log_softmax(-1).numpy()
 
 
 def check_transformers(run: Run, folder: PathLike) -> str:
@@ -80,12 +83,12 @@ def check_transformers(run: Run, folder: PathLike) -> str:
 
 def _encode(run: Run, other: _TransformersModel, text: str) -> tuple[list[int], list[int]]:
     """Returns the ids of a text for the run and for the other model."""
-    tokenizer, kind = run.tokenizers[0], task_kind(run.config.task)
+    tokenizer, is_causal = run.tokenizers[0], task_kind(run.config.task) == "language_model"
     ids = encode_texts(tokenizer, [text], run.config.model)[0].tolist()
-    ids = ids[:-1] if kind == "language_model" else ids
+    ids = ids[:-1] if is_causal else ids
     if isinstance(tokenizer, HuggingFaceTokenizer):
         return ids, other.load("AutoTokenizer")(text).input_ids
-    ids = [tokenizer.special.eos, *ids] if kind == "language_model" else ids
+    ids = [tokenizer.special.eos, *ids] if is_causal else ids
     return ids, ids  # the folder has the run's ids
 
 
@@ -93,12 +96,12 @@ def _compare_tokens(run: Run, other: _TransformersModel) -> float:
     """Compares tokens of texts, predicted by those before or, in a masked model, by all."""
     difference, ahead = 0.0, int(task_kind(run.config.task) == "language_model")
     for text in random_texts(run.tokenizers[0]):
-        ids, other_ids = (np.array(row) for row in _encode(run, other, text))
+        ids, other_ids = map(np.array, _encode(run, other, text))
         if len(ids) != len(other_ids):
             return np.inf
         logits: Any = run.model.apply({"params": run.params}, ids[None], deterministic=True)
         scores = np.asarray(jax.nn.log_softmax(logits))[0]
-        other_scores = other.log_probs(input_ids=other_ids[None])[0]
+        other_scores = other.log_probs({"input_ids": other_ids[None]})[0]
         places = np.arange(len(ids) - ahead)
         scores = scores[places, ids[ahead:]] - other_scores[places, other_ids[ahead:]]
         difference = max(difference, np.abs(scores).max(initial=0.0))
@@ -112,13 +115,13 @@ def _compare_classes(run: Run, other: _TransformersModel) -> float:
         images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
         options = dict(input_data_format="channels_last", return_tensors="np")
         pixels = other.load("AutoImageProcessor")([*images], **options)["pixel_values"]
-        inputs, expected = images / 255, other.log_probs(pixel_values=pixels)
+        inputs, expected = images / 255, other.log_probs({"pixel_values": pixels})
     else:
         inputs = random_texts(run.tokenizers[0])
-        rows = [other.log_probs(input_ids=[_encode(run, other, text)[1]]) for text in inputs]
-        expected = np.concatenate(rows)
-    log_probs = [[*each.probabilities.values()] for each in Classifier(run).classify(inputs)]
-    return np.abs(np.log(log_probs) - expected).max()
+        rows = [_encode(run, other, text)[1] for text in inputs]
+        expected = np.concatenate([other.log_probs({"input_ids": [row]}) for row in rows])
+    found = [[*each.probabilities.values()] for each in Classifier(run).classify(inputs)]
+    return np.abs(np.log(found) - expected).max()
 
 
 def _score_translations(run: Run) -> tuple[list[str], list[list[str]], list[np.ndarray]]:
@@ -130,8 +133,9 @@ def _score_translations(run: Run) -> tuple[list[str], list[list[str]], list[np.n
     return sources, scored.pieces, [values[mask] for values, mask in rows]
 
 
-def _largest_difference(log_probs: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> float:
-    pairs = zip(log_probs, others, strict=True)
+def _largest_difference(rows: Iterable[np.ndarray], others: Iterable[np.ndarray]) -> float:
+    """Compares numbers with those of others, which may have more behind them."""
+    pairs = zip(rows, others, strict=True)
     return max(np.abs(row - np.array(other)[: len(row)]).max() for row, other in pairs)
 
 
@@ -152,23 +156,23 @@ def check_ctranslate2(run: Run, folder: PathLike) -> str:
 def _compare_translations(run: Run, other: _TransformersModel) -> float:
     """Compares the tokens of some translations."""
     sources, targets, log_probs = _score_translations(run)
-    torch, data = other.torch, run.config.data
+    data = run.config.data
     languages = {"src_lang": data.source_language, "tgt_lang": data.target_language}
     tokenizer = other.load("AutoTokenizer", **languages)
     language = "".join(first_pieces(run.tokenizers[0]))
     if language.startswith(">>"):  # only MarianTokenizer does not add the language itself
         sources = [f"{language}{text}" for text in sources]
     ids = getattr(tokenizer, "target_encoder", None) or tokenizer.get_vocab()
-    labels = [torch.tensor([ids[piece] for piece in row]) for row in targets]
-    labels = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
+    rows = [[ids[piece] for piece in row] for row in targets]
+    longest = max(map(len, rows))
+    labels = np.array([row + [-100] * (longest - len(row)) for row in rows])
     silenced = []  # what an import silences by its bias
     if run.config.tokenizer.kind == "imported":
-        silenced = other.model.generation_config.bad_words_ids or []
-    with torch.no_grad():
-        batch = tokenizer(sources, return_tensors="pt", padding=True)
-        logits = other.model(**batch, labels=labels).logits
-        logits[..., [words[0] for words in silenced if len(words) == 1]] = -torch.inf
-        scores = logits.log_softmax(-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0].numpy()
+        words = other.model.generation_config.bad_words_ids or []
+        silenced = [word[0] for word in words if len(word) == 1]
+    batch = tokenizer(sources, return_tensors="pt", padding=True)
+    scores = other.log_probs({**batch, "labels": labels}, silenced)
+    scores = np.take_along_axis(scores, labels.clip(0)[..., None], -1)[..., 0]
     return _largest_difference(log_probs, scores)
 
 

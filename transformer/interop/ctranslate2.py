@@ -13,9 +13,9 @@ import numpy as np
 
 from transformer.config import ModelConfig
 from transformer.interop import writing
-from transformer.interop.portable_model import SOFTMAX, TARGET, FlatParams, PortableModel
+from transformer.interop.portable_model import SOFTMAX, FlatParams, PortableModel
 from transformer.interop.weights.folds import position_table
-from transformer.interop.weights.name_table import GAMMA_BETA, Entry, translation_stacks, write
+from transformer.interop.weights.name_table import GAMMA_BETA, Entry, entries, write
 from transformer.optional_libraries import require
 from transformer.special_tokens import OWN_IDS, SpecialIds
 
@@ -26,7 +26,12 @@ ACTIVATIONS = {
     "gelu_tanh": "GELUTanh",
     "gelu_sigmoid": "GELUSigmoid",
 }
-LAYER = {
+NAMES = {
+    "source_positions/table": "encoder.position_encodings.encodings",
+    "target_positions/table": "decoder.position_encodings.encodings",
+    "source_norm": "encoder.layernorm_embedding",
+    "target_norm": "decoder.layernorm_embedding",
+    "layer": "@.layer.#.",
     "self_attention/query": "self_attention.linear.0",
     "self_attention/key": "self_attention.linear.0",
     "self_attention/value": "self_attention.linear.0",
@@ -40,6 +45,8 @@ LAYER = {
     "feed_forward/inner": "ffn.linear_0",
     "feed_forward/outer": "ffn.linear_1",
     "feed_forward_residual/LayerNorm_0": "ffn.layer_norm",
+    "encoder/last_norm": "encoder.layer_norm",
+    "decoder/last_norm": "decoder.layer_norm",
 }
 MAX_INPUT_LENGTH = 1024  # of a source, unless its caller raises that
 
@@ -50,8 +57,9 @@ def save_ctranslate2(model: PortableModel, folder: pathlib.Path, quantization: s
     quantization: a number format of CTranslate2 for the matrices, as "int8"; "" is float32. Raises
     ValueError if there is no such format or the model has parts that CTranslate2 has not.
     """
-    check_quantization(quantization)
-    writing.check_holds("CTranslate2", model.config, "use the format program or safetensors")
+    if "bfloat16" in quantization and find_spec("torch") is None:
+        raise ValueError(f"CTranslate2 converts to {quantization} by PyTorch: pip install torch.")
+    writing.check_holds("CTranslate2", model.config)
     decoding, target = model.config.decoding, model.tokenizers[1]
     longest = max(256, model.config.data.row_length) + decoding.max_extra_length  # in the run
     vocabularies = [writing.vocabulary(tokenizer) for tokenizer in model.tokenizers]
@@ -73,15 +81,6 @@ def save_ctranslate2(model: PortableModel, folder: pathlib.Path, quantization: s
     )
     writing.write_files(folder, {**files, "README.md": readme})
     return f"CTranslate2, {quantization or 'float32'}"
-
-
-def check_quantization(quantization: str) -> None:
-    """Raises ValueError for a number format that CTranslate2 does not have."""
-    known = require("ctranslate2.specs.model_spec").ACCEPTED_MODEL_TYPES
-    if quantization and quantization not in known:
-        raise ValueError(f"quantization is one of {', '.join(known)}, not {quantization}.")
-    if "bfloat16" in quantization and find_spec("torch") is None:
-        raise ValueError(f"CTranslate2 converts to {quantization} by PyTorch: pip install torch.")
 
 
 def save_spec(spec: Any, folder: pathlib.Path, quantization: str = "") -> None:
@@ -128,24 +127,17 @@ def _fill(spec: Any, model: ModelConfig, params: FlatParams, length: int) -> Non
 
     In the table of names "layer.0" is the first element of the list `layer`.
     """
-    source = "shared" if model.embedding_sharing == "all" else "source"
-    target, softmax = TARGET[model.embedding_sharing], SOFTMAX[model.embedding_sharing]
-    norms = "@.layernorm_embedding", "@.layer_norm"
+    is_shared, softmax = model.embedding_sharing == "all", SOFTMAX[model.embedding_sharing]
+    source, target = ("shared", "shared") if is_shared else ("source", "target")
+    positions = "source_positions/table", "target_positions/table"
+    params = params | {name: position_table(model, params, name, length) for name in positions}
     table = [
         Entry(f"{source}_embedding/table", "encoder.embeddings.0.weight"),
-        Entry(f"{target}/table", "decoder.embeddings.weight"),
+        Entry(f"{target}_embedding/table", "decoder.embeddings.weight"),
         Entry(f"{softmax}/table", "decoder.projection.weight"),
-        Entry(f"{softmax}/bias", "decoder.projection.bias"),
-        *translation_stacks(model, "@.layer.#.", LAYER, *norms, GAMMA_BETA),
+        *entries(params, {f"{softmax}/bias": "decoder.projection.bias"} | NAMES, GAMMA_BETA),
     ]
-    table = [entry for entry in table if entry.ours in params]  # there may be no biases
-    positions = {"encoder": "source_positions/table", "decoder": "target_positions/table"}
-    own = params.keys() - positions.values()
-    arrays = write(table, {name: params[name] for name in own})
-    for stack, name in positions.items():
-        encodings = position_table(model, params, name, length)
-        arrays[f"{stack}.position_encodings.encodings"] = encodings
-    for name, array in arrays.items():
+    for name, array in write(table, params).items():
         *path, last = name.split(".")
         owner = spec
         for step in path:

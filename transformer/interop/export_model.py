@@ -15,7 +15,7 @@ from transformer.checkpoint.restore import Run, restore
 from transformer.files.reading import reason_of
 from transformer.files.storage import is_remote, locate
 from transformer.interop.check import check_ctranslate2, check_transformers
-from transformer.interop.ctranslate2 import check_quantization, save_ctranslate2
+from transformer.interop.ctranslate2 import save_ctranslate2
 from transformer.interop.huggingface import bert, gpt2
 from transformer.interop.huggingface.write_marian import save_marian
 from transformer.interop.jax_program import export_program
@@ -25,7 +25,6 @@ from transformer.interop.writing import search_notes
 from transformer.registry import task_kind
 
 Format = Literal["run", "huggingface", "ctranslate2", "safetensors", "program"]
-LOCAL = ("huggingface", "ctranslate2")
 HUGGINGFACE = {  # by the kind of a task
     "translation": ("MarianMT", save_marian),
     "language_model": ("GPT-2", gpt2.write),
@@ -60,10 +59,8 @@ def export_model(
         raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format}.")
     if quantization and format != "ctranslate2":
         raise ValueError(f"quantization={quantization} is for ctranslate2, not for {format}.")
-    if quantization:
-        check_quantization(quantization)
     target = locate(folder)
-    if is_remote(target) and format in LOCAL:
+    if is_remote(target) and format in ("huggingface", "ctranslate2"):
         raise ValueError(f"{format} needs a local folder, not {target}; copy that there.")
     with new_folder(target) as place:
         if format == "run":

@@ -1,6 +1,5 @@
 """Makes a run of a model of another system: a work directory like those that training writes."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -14,17 +13,14 @@ from transformer.files.storage import locate
 from transformer.interop.check import check_transformers
 from transformer.interop.export_model import new_folder
 from transformer.interop.huggingface import bert, gpt2, vit
-from transformer.interop.huggingface.seq2seq import read_seq2seq
+from transformer.interop.huggingface.seq2seq import FAMILIES, read_seq2seq
 from transformer.interop.marian import read_marian
 from transformer.interop.portable_model import PortableModel
 from transformer.interop.settings import naming, read_settings
 from transformer.parallel.devices import host_device
 from transformer.registry import task_kind
 
-Reader = Callable[[PathLike, str, str], PortableModel]
-# By the model_type of config.json.
-TRANSLATION: dict[str, Reader] = dict.fromkeys(("marian", "m2m_100", "mbart"), read_seq2seq)
-ONE_STACK = {"bert": bert.read, "gpt2": gpt2.read, "vit": vit.read}
+ONE_STACK = {"bert": bert.read, "gpt2": gpt2.read, "vit": vit.read}  # by model_type
 CLASSES = {
     "translation": "Translator",
     "classification": "Classifier",
@@ -59,14 +55,14 @@ def import_model(
     Returns sentences that say what was done. Raises ValueError for a folder that is damaged or
     incomplete, or whose model cannot be computed here, and if `workdir` is not empty.
     """
-    target, check_file = locate(workdir), Path(folder) / "config.json"
+    target = locate(workdir)
     with new_folder(target) as place:
         with phase(f"reading {folder}"):
             imported = read_folder(folder, source_language, target_language)
         said, config = imported.notes, imported.config
         size = write_run(imported, place)
         del imported  # the check loads both sides
-        if check and not check_file.is_file():
+        if check and not (Path(folder) / "config.json").is_file():
             said.append("not checked: that would need Marian itself")
         elif check:
             with phase("comparing with transformers"):
@@ -88,29 +84,26 @@ def read_folder(
     folder: PathLike, source_language: str = "", target_language: str = ""
 ) -> PortableModel:
     """Reads a folder of any system that is known; see `import_model` for arguments and errors."""
+    folder, languages = Path(folder), (source_language, target_language)
     with naming(folder):
-        return _read_known(Path(folder), source_language, target_language)
-
-
-def _read_known(folder: Path, *languages: str) -> PortableModel:
-    if not folder.is_dir():
-        raise ValueError("This is no local folder: name one that holds a model.")
-    if not (folder / "config.json").is_file():
-        if (folder / "decoder.yml").is_file():
-            return read_marian(folder, *languages)
-        raise ValueError("It has neither config.json, as Hugging Face has, nor decoder.yml.")
-    settings = read_settings(folder)
-    kind = str(settings.get("model_type"))
-    if kind in TRANSLATION:
-        return TRANSLATION[kind](folder, *languages)
-    if "model_type" not in settings and "task" in settings:
-        raise ValueError("This is a work directory of this package, not a model of another system.")
-    if kind not in ONE_STACK:
-        known = ", ".join([*TRANSLATION, *ONE_STACK])
+        if not folder.is_dir():
+            raise ValueError("This is no local folder: name one that holds a model.")
+        if not (folder / "config.json").is_file():
+            if (folder / "decoder.yml").is_file():
+                return read_marian(folder, *languages)
+            raise ValueError("It has neither config.json, as Hugging Face has, nor decoder.yml.")
+        settings = read_settings(folder)
+        kind = str(settings.get("model_type"))
+        if kind in FAMILIES:
+            return read_seq2seq(folder, *languages)
+        if kind in ONE_STACK and not any(languages):
+            return ONE_STACK[kind](folder)
+        if kind in ONE_STACK:
+            raise ValueError(f"It holds a model of type {kind}, which has no languages.")
+        if "model_type" not in settings and "task" in settings:
+            raise ValueError("This is a work directory of this package: it needs no import.")
+        known = ", ".join([*FAMILIES, *ONE_STACK])
         raise ValueError(f"A model of type {kind} is not known; known are {known}.")
-    if any(languages):
-        raise ValueError(f"It holds a model of type {kind}, which has no languages.")
-    return ONE_STACK[kind](folder)
 
 
 def write_run(imported: PortableModel, workdir: PathLike) -> str:

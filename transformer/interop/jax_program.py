@@ -5,7 +5,7 @@ params.safetensors  its first argument
 tokenizer.*, config.json, README.md  the vocabularies, the settings, and how to call it
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,6 @@ from transformer.files.storage import write_atomically
 from transformer.interop.weights.files import save_tensors
 from transformer.interop.weights.named_arrays import FILE, flat_parameters
 from transformer.interop.writing import render
-from transformer.model.encoder_decoder import Transformer
 from transformer.optional_libraries import require
 from transformer.registry import task_kind
 from transformer.search.decoding import FREE, Limits
@@ -33,9 +32,6 @@ from transformer.search.slots import search_to_end
 from transformer.workdir import WorkDir
 
 PLATFORMS = "cpu", "tpu", "cuda"
-
-# (arrays or shapes by name, inputs [B, S], lengths [B]) -> (ids [B, T], scores [B])
-Translate = Callable[[dict[str, Any], jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def export_program(restored: Run, folder: PathLike) -> str:
@@ -84,28 +80,19 @@ def export_program(restored: Run, folder: PathLike) -> str:
 def export_search(
     model: Any, search: SearchOptions, params: dict[str, Any], start: Sequence[int]
 ) -> export.Exported:
-    """Returns the search of `make_translate` for every batch size, source length and platform."""
-    if model.config.attention == "fused":  # chooses its kernel by the devices of this process
-        model = model.clone(config=replace(model.config, attention="scaled_dot_product"))
-    batch_size, length = export.symbolic_shape("b, s")
-    shapes = {name: jax.ShapeDtypeStruct(a.shape, a.dtype) for name, a in params.items()}
-    inputs = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
-    lengths = jax.ShapeDtypeStruct((batch_size,), jnp.int32)
-    translate = jax.jit(make_translate(model, search, start))
-    return export.export(translate, platforms=PLATFORMS)(shapes, inputs, lengths)
-
-
-def make_translate(model: Transformer, search: SearchOptions, start: Sequence[int]) -> Translate:
-    """Returns the search as one function, with a cache for its longest translation.
+    """Returns the search as one program for every batch size, source length and platform.
 
     It returns the best translation of each sentence: ids [B, T] with T = S + max_extra_length, 0
     behind EOS, and its score. A row of length 0 holds no sentence, and no result.
 
     start: the ids that every translation begins with, as its language; they are not scored.
     """
+    if model.config.attention == "fused":  # chooses its kernel by the devices of this process
+        model = model.clone(config=replace(model.config, attention="scaled_dot_product"))
     method = search.method(model.special, len(start))
     extra = search.max_extra_length
 
+    @jax.jit
     def translate(
         params: dict[str, Any], inputs: jax.Array, lengths: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
@@ -121,4 +108,8 @@ def make_translate(model: Transformer, search: SearchOptions, start: Sequence[in
         found = search_to_end(method, make_step_fn(model, nested), limits, cache, encoded)
         return found.ids[:, 0], found.scores[:, 0]
 
-    return translate
+    batch_size, length = export.symbolic_shape("b, s")
+    shapes = {name: jax.ShapeDtypeStruct(a.shape, a.dtype) for name, a in params.items()}
+    inputs = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
+    lengths = jax.ShapeDtypeStruct((batch_size,), jnp.int32)
+    return export.export(translate, platforms=PLATFORMS)(shapes, inputs, lengths)

@@ -5,30 +5,34 @@ A package is a folder with *.npz, decoder.yml and vocabularies: vocab.spm, or *.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
-from transformer.config import Config, ModelConfig
-from transformer.data.tokenizers.lists import PieceListTokenizer
-from transformer.data.tokenizers.sentencepiece import read_sentencepiece
 from transformer.files.reading import read_file
 from transformer.files.storage import PathLike
-from transformer.interop import settings as foreign
-from transformer.interop.huggingface import seq2seq_vocabulary
-from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary
-from transformer.interop.portable_model import SOFTMAX, FlatParams, PortableModel
-from transformer.interop.settings import naming
+from transformer.interop.huggingface.seq2seq_vocabulary import (
+    id_of,
+    marian_vocabulary,
+    read_model,
+)
+from transformer.interop.portable_model import SOFTMAX, PortableModel
+from transformer.interop.settings import (
+    Setting,
+    SettingsTable,
+    naming,
+    parse_settings,
+    read_settings,
+    translation_config,
+)
 from transformer.interop.weights import folds
-from transformer.interop.weights.name_table import Entry, Style, read, translation_stacks
+from transformer.interop.weights.name_table import Style, array_names, entries, read
 from transformer.special_tokens import SpecialIds
 
 SETTINGS = "special:model.yml"  # an array of the .npz: the text of the network's settings
 LOGITS = "decoder_ff_logit_out"
-SOFTMAX_TABLES = (f"{LOGITS}_Wt", "decoder_Wemb", "Wemb")  # the first that there is
 ENDS = "", "-all", "-src"  # of tied-embeddings
 BEST = ".best-perplexity.npz"
 # The values that have a counterpart here. A model that does not name a setting was written by a
@@ -57,13 +61,13 @@ NORM_SETTINGS = [
     f"transformer-{place}" for place in ("preprocess", "postprocess", "postprocess-top")
 ]
 NORMS = {", an, ": "post", "n, a, n": "pre"}  # of the three settings, without d, dropout
-NAMES = {
-    "dim-emb": "d_model",
-    "transformer-dim-ffn": "d_ff",
-    "transformer-heads": "num_heads",
-    "enc-depth": "num_layers",
-    "dec-depth": "num_decoder_layers",
-    "transformer-ffn-activation": "activation",
+SIZES = {
+    "dim-emb": Setting("d_model"),
+    "transformer-dim-ffn": Setting("d_ff"),
+    "transformer-heads": Setting("num_heads"),
+    "enc-depth": Setting("num_layers"),
+    "dec-depth": Setting("num_decoder_layers"),
+    "transformer-ffn-activation": Setting("activation", "swish"),
 }
 ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 LETTERS: dict[str, str] = dict(
@@ -72,10 +76,30 @@ LETTERS: dict[str, str] = dict(
 COMPLEX_KEY = re.compile(rb"^\? (.*)\n: ", re.MULTILINE)
 EXACT_GELU = (1, 12, 1)  # the first version whose gelu is not x·sigmoid(1.702x)
 STYLE = Style("W", "b", "scale", "bias", transposed=False, first=1)
-ATTENTION = {
-    f"{ours}_attention/{name}": f"{theirs}_{{}}{name[0]}"
-    for ours, theirs in (("self", "self"), ("encoder", "context"))
-    for name in ("query", "key", "value", "output")
+NAMES = {  # ~ stands for _pre if normalisation comes first
+    "shared_embedding/table": "Wemb",
+    "source_embedding/table": "encoder_Wemb",
+    "target_embedding/table": "decoder_Wemb",
+    "softmax/table": f"{LOGITS}_Wt",
+    **{f"{table}/bias": f"{LOGITS}_b" for table in SOFTMAX.values()},
+    "source_norm": "encoder_emb_ln_{}_pre",
+    "target_norm": "decoder_emb_ln_{}_pre",
+    "layer": "@_l#_",
+    "self_attention/query": "self_{}q",
+    "self_attention/key": "self_{}k",
+    "self_attention/value": "self_{}v",
+    "self_attention/output": "self_{}o",
+    "self_residual/LayerNorm_0": "self_Wo_ln_{}~",
+    "encoder_attention/query": "context_{}q",
+    "encoder_attention/key": "context_{}k",
+    "encoder_attention/value": "context_{}v",
+    "encoder_attention/output": "context_{}o",
+    "encoder_residual/LayerNorm_0": "context_Wo_ln_{}~",
+    "feed_forward/inner": "ffn_{}1",
+    "feed_forward/outer": "ffn_{}2",
+    "feed_forward_residual/LayerNorm_0": "ffn_ffn_ln_{}~",
+    "encoder/last_norm": "encoder_top_ln_{}",
+    "decoder/last_norm": "decoder_top_ln_{}",
 }
 
 
@@ -89,29 +113,42 @@ def read_marian(
     its bias keeps a search from writing it.
     """
     folder = Path(folder)
-    decoder = foreign.read_settings(folder, "decoder.yml")
-    model_file, vocabularies = _files(folder, decoder)
+    decoder = read_settings(folder, "decoder.yml")
+    model_file, vocabulary_files = _files(folder, decoder)
+    sides = map(_read_side, [folder] * 2, vocabulary_files, ("source", "target"))
+    vocabulary = marian_vocabulary([*sides], (source_language, target_language))
     try:
         with np.load(model_file, allow_pickle=False) as archive:
             tensors = {name: archive[name] for name in archive.files}
     except Exception:  # numpy and zipfile raise ten types of error for damage
         raise ValueError(f"{model_file} is not a .npz file of Marian, or is damaged.") from None
     text = tensors.pop(SETTINGS, np.zeros(0, np.int8)).tobytes().rstrip(b"\0")
-    settings = foreign.parse_settings(text, f"{SETTINGS} in {model_file}", yaml.safe_load)
-    model_settings = _model_settings(model_file, settings, decoder)
-    languages = source_language, target_language
-    vocabulary = read_vocabularies(folder, vocabularies, languages)
     with naming(model_file):
-        config = _config_of(model_settings, decoder, vocabulary)
-        params = read(_entries(config.model), _as_usual(tensors, settings, config.model))
-        tensors.clear()  # so that folding frees each array
-        _fold(params, vocabulary, folds.interleaved_columns(config.model.d_model))
+        settings = parse_settings(text, SETTINGS, is_json=False)
+        tied, all_tied, source_tied = (settings.get(f"tied-embeddings{end}") for end in ENDS)
+        config = translation_config(
+            _model_settings(settings, decoder),
+            vocabulary,
+            is_tied=bool(all_tied or tied),
+            is_shared=bool(all_tied or source_tied),
+            beam_size=decoder.get("beam-size", 12),  # as Marian does it by itself
+            alpha=float(decoder.get("normalize", 0)),
+        ).validate()
+        before = "_pre" if config.model.norm == "pre" else ""
+        names = {ours: name.replace("~", before) for ours, name in NAMES.items()}
+        table = entries(array_names(config, vocabulary.tokenizers), names, STYLE)
+        absent = (f"{LOGITS}_b",) if settings.get("output-omit-bias") else ()
+        params = read(table, tensors, absent=absent)
+        tensors.clear()  # so that each array is freed when its change is there
+        columns = folds.interleaved_columns(config.model.d_model)
+        for name, array in params.items():
+            array = array if name.endswith(("kernel", "table")) else array.reshape(-1)
+            array = folds.append_row(name, array) if folds.has_token_rows(name) else array
+            params[name] = folds.permute_columns(name, array, columns)
     data, notes = config.data, vocabulary.notes
-    notes += [
-        f"Marian does not name the languages; the run says {data.source_language} to "
-        f"{data.target_language}.",
-        "A row of zeros was added for <pad>, with which the decoder starts.",
-    ]
+    pair = f"{data.source_language} to {data.target_language}"
+    notes.append(f"Marian does not name the languages; the run says {pair}.")
+    notes.append("A row of zeros was added for <pad>, with which the decoder starts.")
     if not decoder.get("allow-unk"):
         notes.append("Marian never writes <unk>; a search of ours may, and leaves it out of text.")
     if (folder / "preprocess.sh").exists():
@@ -135,9 +172,7 @@ def _files(folder: Path, decoder: Mapping[str, Any]) -> tuple[Path, list[Path]]:
     return files[0], vocabularies
 
 
-def _model_settings(
-    file: Path, settings: Mapping[str, Any], decoder: Mapping[str, Any]
-) -> dict[str, Any]:
+def _model_settings(settings: Mapping[str, Any], decoder: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of `ModelConfig`; raises ValueError, naming all without counterpart."""
     norms = ", ".join(str(settings.get(name, "")).replace("d", "") for name in NORM_SETTINGS)
     all_norms = ", ".join(NORM_SETTINGS)
@@ -146,95 +181,31 @@ def _model_settings(
         "word-penalty": (0,),
         all_norms: tuple(NORMS),
     }
-    table = foreign.SettingsTable(NAMES, {"transformer-ffn-activation": "swish"}, possible)
-    penalty = decoder.get("word-penalty", 0)
-    values = table.read({**settings, "word-penalty": penalty, all_norms: norms}, file)
+    given = {**settings, "word-penalty": decoder.get("word-penalty"), all_norms: norms}
+    values = SettingsTable(SIZES, possible).read(given, SETTINGS)
     # As "v1.12.42 b7be0e964 2025-05-24".
     version = re.match(r"v(\d+)\.(\d+)\.(\d+)", str(settings.get("version")))
     is_exact = version and tuple(map(int, version.groups())) >= EXACT_GELU
     if values["activation"] == "gelu" and not is_exact:
         values["activation"] = "gelu_sigmoid"
-    tied, all_tied, source_tied = (settings.get(f"tied-embeddings{end}") for end in ENDS)
-    is_shared = all_tied or (tied and source_tied)
-    return values | {
-        "norm": NORMS[norms],
-        "positions": "sinusoidal_tensor2tensor",
-        "projection_bias": True,
-        "output_bias": True,
-        "embedding_norm": "n" in settings.get("transformer-postprocess-emb", ""),
-        "embedding_sharing": "all" if is_shared else "target" if tied else "none",
-    }
+    has_norm = "n" in settings.get("transformer-postprocess-emb", "")
+    positions = "sinusoidal_tensor2tensor"
+    return values | {"norm": NORMS[norms], "positions": positions, "embedding_norm": has_norm}
 
 
-def _config_of(
-    model_settings: Mapping[str, Any], decoder: Mapping[str, Any], vocabulary: Vocabulary
-) -> Config:
-    """Returns the configuration of a run with a model of such settings.
+def _read_side(folder: Path, file: Path, side: str) -> tuple[bytes, list[str], SpecialIds]:
+    """Returns the SentencePiece model of a language, the piece of each id, and the control ids.
 
-    What decoder.yml leaves out is as Marian does it: a beam of 12, scores not divided by lengths.
+    Neither <pad> nor <s> is there: one more piece stands for both, as in Hugging Face's models.
     """
-    source_pieces, target_pieces = (t.pieces(range(t.vocab_size)) for t in vocabulary.tokenizers)
-    shared = source_pieces == target_pieces  # however text is split into them
-    if model_settings["embedding_sharing"] == "all" and not shared:
-        raise ValueError("tied-embeddings-all needs one vocabulary, but decoder.yml names two.")
-    config = Config(model=ModelConfig(**model_settings))
-    config.tokenizer.kind, config.tokenizer.shared = "imported", shared
-    config.decoding.beam_size = decoder.get("beam-size", 12)
-    config.decoding.length_penalty = "power"
-    config.decoding.alpha = float(decoder.get("normalize", 0))
-    foreign.name_languages(config, vocabulary.languages)
-    return config.validate()
-
-
-def _as_usual(
-    tensors: Mapping[str, np.ndarray], settings: Mapping[str, Any], model: ModelConfig
-) -> dict[str, np.ndarray]:
-    """Returns the tensors as most models have them.
-
-    The softmax has a table [V, D] and a bias; one table that both sides look up becomes two.
-    """
-    tensors = dict(tensors)
-    if f"{LOGITS}_W" in tensors:  # [D, V] in old versions
-        tensors[f"{LOGITS}_Wt"] = tensors.pop(f"{LOGITS}_W").T
-    if settings.get("output-omit-bias"):
-        table = next((tensors[name] for name in SOFTMAX_TABLES if name in tensors), ())
-        tensors[f"{LOGITS}_b"] = np.zeros(len(table))
-    has_one = settings.get("tied-embeddings-src") and model.embedding_sharing == "none"
-    if has_one and "Wemb" in tensors:
-        tensors["encoder_Wemb"] = tensors["decoder_Wemb"] = tensors.pop("Wemb")
-    return tensors
-
-
-def _entries(model: ModelConfig) -> list[Entry]:
-    """Returns the table of names of a model."""
-    sharing, before = model.embedding_sharing, "_pre" if model.norm == "pre" else ""
-    if sharing == "all":
-        table = [Entry("shared_embedding/table", "Wemb")]
-    else:
-        sides = ("source", "encoder"), ("target", "decoder")
-        table = [Entry(f"{side}_embedding/table", f"{stack}_Wemb") for side, stack in sides]
-    if sharing == "none":
-        table.append(Entry("softmax/table", f"{LOGITS}_Wt"))
-    table.append(Entry(f"{SOFTMAX[sharing]}/bias", f"{LOGITS}_b"))
-    layer = ATTENTION | {
-        "self_residual/LayerNorm_0": f"self_Wo_ln_{{}}{before}",
-        "encoder_residual/LayerNorm_0": f"context_Wo_ln_{{}}{before}",
-        "feed_forward/inner": "ffn_{}1",
-        "feed_forward/outer": "ffn_{}2",
-        "feed_forward_residual/LayerNorm_0": f"ffn_ffn_ln_{{}}{before}",
-    }
-    return table + translation_stacks(
-        model, "@_l#_", layer, "@_emb_ln_{}_pre", "@_top_ln_{}", STYLE
-    )
-
-
-def _fold(params: FlatParams, vocabulary: Vocabulary, columns: np.ndarray) -> None:
-    """Changes Marian's arrays to ours in their place, one at a time: only one is there twice."""
-    for name, array in params.items():
-        array = array if name.endswith(("kernel", "table")) else array.reshape(-1)
-        array = folds.append_row(name, array) if folds.has_token_rows(name) else array  # of <pad>
-        folds.check_rows(name, array, vocabulary.tokenizers)
-        params[name] = folds.permute_columns(name, array, columns)
+    is_model = file.suffix == ".spm"
+    model, pieces = read_model(file if is_model else folder / f"{side}.spm")
+    content = b"" if is_model else read_file(file)
+    with naming(file):
+        pieces = pieces if is_model else read_vocab_yml(content)
+        end, unknown = (id_of(name, pieces) for name in ("</s>", "<unk>"))
+    special = SpecialIds(len(pieces), len(pieces), end, unknown, unknown)
+    return model, [*pieces, "<pad>"], special
 
 
 def read_vocab_yml(data: bytes) -> list[str]:
@@ -272,33 +243,3 @@ def _unescaped(match: re.Match[str]) -> str:
     if code := match[1] or match[2] or match[3]:
         return chr(int(code, 16))
     return LETTERS.get(match[4], match[4])
-
-
-def read_vocabularies(
-    folder: Path, files: Sequence[Path], languages: tuple[str, str]
-) -> Vocabulary:
-    """Reads both vocabularies of a package; files: those of source and target.
-
-    The tokenizers are the same object if both sides are split and numbered alike. Raises
-    ValueError, naming the file, for one that is missing or damaged, and for a language that the
-    model does not have.
-    """
-    tokenizers, notes = [], []
-    for file, side in zip(files, ("source", "target"), strict=True):
-        is_model = file.suffix == ".spm"
-        model = seq2seq_vocabulary.read_model(file if is_model else folder / f"{side}.spm")
-        content = b"" if is_model else read_file(file)
-        with naming(file):
-            processor = read_sentencepiece(model)
-            pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-            pieces = pieces if is_model else read_vocab_yml(content)
-            first: list[str] = []
-            if side == "source":
-                first, notes = seq2seq_vocabulary.first_of_marian(languages[1], pieces)
-            # Neither <pad> nor <s>: one more piece stands for both, as in Hugging Face's models.
-            end, unknown = (seq2seq_vocabulary.id_of(name, pieces) for name in ("</s>", "<unk>"))
-            special = SpecialIds(len(pieces), len(pieces), end, unknown, unknown)
-            tokenizers.append(PieceListTokenizer(model, [*pieces, "<pad>"], first, special))
-    source, target = tokenizers
-    target = source if source.to_bytes() == target.to_bytes() else target
-    return Vocabulary((source, target), languages, notes)

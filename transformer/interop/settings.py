@@ -2,10 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import yaml
 from etils import epath
@@ -13,6 +13,7 @@ from etils import epath
 from transformer.config import Config, ModelConfig
 from transformer.files.reading import read_file
 from transformer.files.storage import PathLike
+from transformer.interop.portable_model import Vocabulary
 
 # Their names of activations and ours; of several the first is written.
 ACTIVATIONS = {
@@ -40,14 +41,12 @@ def naming(file: PathLike) -> Generator[None]:
 def read_settings(folder: PathLike, name: str = "config.json") -> dict[str, Any]:
     """Returns the settings in a JSON or YAML file; raises ValueError if it cannot be read."""
     path = epath.Path(folder) / name
-    parse = yaml.safe_load if name.endswith(".yml") else json.loads
-    return parse_settings(read_file(path), path, parse)
+    return parse_settings(read_file(path), path, is_json=name.endswith(".json"))
 
 
-def parse_settings(
-    content: bytes, name: PathLike, parse: Callable[[bytes], Any] = json.loads
-) -> dict[str, Any]:
+def parse_settings(content: bytes, name: PathLike, *, is_json: bool) -> dict[str, Any]:
     """Returns the settings in a text; raises ValueError, which says `name`, if there are none."""
+    parse = json.loads if is_json else yaml.safe_load
     try:
         settings = parse(content)
     except (ValueError, RecursionError, yaml.YAMLError):
@@ -62,55 +61,84 @@ def is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
+class Setting(NamedTuple):
+    """Our setting for one of theirs; default: of theirs, None for a size that must be there."""
+
+    ours: str
+    default: Any = None
+
+
 @dataclass(frozen=True)
 class SettingsTable:
     """Settings of a kind of model of another system beside ours, for both directions.
 
-    names: our name of each of theirs, as "d_model" of "hidden_size". defaults: the values of those
-    that may be missing or null; the others are sizes. possible: the values that further settings
-    of theirs may have, if they are there and not null.
+    names: our setting for each of theirs, as {"hidden_size": Setting("d_model")}. Two of theirs may
+    be one of ours, and must be equal then. possible: the values that further settings of theirs may
+    have, if they are there and not null.
     """
 
-    names: Mapping[str, str]
-    defaults: Mapping[str, Any]
+    names: Mapping[str, Setting]
     possible: Mapping[str, Sequence[Any]]
 
     def read(self, settings: Mapping[str, Any], file: PathLike = "config.json") -> dict[str, Any]:
         """Returns the settings of `ModelConfig`; raises ValueError, naming all that are wrong."""
         given = {name: value for name, value in settings.items() if value is not None}
-        sizes = [name for name in self.names if name not in self.defaults]
-        if wrong := [name for name in sizes if not is_count(given.get(name))]:
-            raise ValueError(f"{file} lacks a positive number as {', '.join(wrong)}; restore it.")
-        theirs = {ours: name for name, ours in self.names.items()}
+        values: dict[str, Any] = {}
+        possible, lacking = dict[str, Sequence[Any]](self.possible), []
+        for name, (ours, default) in self.names.items():
+            if ours == "activation":
+                possible.setdefault(name, [*ACTIVATIONS])
+            elif ours in values:
+                possible[name] = [values[ours]]
+            elif default is None and not is_count(given.get(name)):
+                lacking.append(name)
+            values.setdefault(ours, given.get(name, default))
+        if lacking:
+            raise ValueError(f"{file} lacks a positive number as {', '.join(lacking)}; restore it.")
         refused = [
-            f"{name}={given[name]!r} (possible: {', '.join(map(str, values))})"
-            for name, values in {theirs["activation"]: [*ACTIVATIONS], **self.possible}.items()
-            if name in given and given[name] not in values
+            f"{name}={given[name]!r} (possible: {', '.join(map(str, allowed))})"
+            for name, allowed in possible.items()
+            if name in given and given[name] not in allowed
         ]
-        if given[theirs["d_model"]] % given[theirs["num_heads"]]:
-            refused.append(
-                " that does not divide by ".join(
-                    f"{theirs[ours]}={given[theirs[ours]]}" for ours in ("d_model", "num_heads")
-                )
-            )
+        width, num_heads = values["d_model"], values["num_heads"]
+        if width % num_heads:
+            refused.append(f"a width of {width}, which does not divide by {num_heads} heads")
         if refused:
             raise ValueError(f"{file}: no model of this package has {'; '.join(refused)}.")
-        values = {ours: {**self.defaults, **given}[name] for name, ours in self.names.items()}
         return values | {"activation": ACTIVATIONS[values["activation"]]}
 
     def write(self, model: ModelConfig) -> dict[str, Any]:
         """Returns the settings of a model by their names."""
         activation = next(name for name, ours in ACTIVATIONS.items() if ours == model.activation)
-        return {
-            name: activation if ours == "activation" else getattr(model, ours)
-            for name, ours in self.names.items()
-        }
+        depth = model.depth(is_decoder=True)
+        values = vars(model) | {"activation": activation, "num_decoder_layers": depth}
+        return {name: values[ours] for name, (ours, _) in self.names.items()}
 
 
-def name_languages(config: Config, languages: tuple[str, str]) -> None:
-    """Sets the languages of source and target that are known, and not ""."""
-    config.data.source_language = languages[0] or config.data.source_language
-    config.data.target_language = languages[1] or config.data.target_language
+def translation_config(
+    settings: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    *,
+    is_tied: bool,
+    is_shared: bool,
+    beam_size: int,
+    alpha: float,
+) -> Config:
+    """Returns the configuration of a run with an imported model, not validated yet.
+
+    settings: of `ModelConfig`. is_tied: whether the softmax has the decoder's table; is_shared:
+    whether both languages have one. A score is divided by the length to the power of alpha.
+    """
+    sharing = "none" if not is_tied else "all" if is_shared else "target"
+    model = ModelConfig(**settings, embedding_sharing=sharing)
+    config = Config(model=replace(model, projection_bias=True, output_bias=True))
+    source, target = (t.pieces(range(t.vocab_size)) for t in vocabulary.tokenizers)
+    config.tokenizer.kind, config.tokenizer.shared = "imported", source == target
+    data, decoding = config.data, config.decoding
+    data.source_language = vocabulary.languages[0] or data.source_language
+    data.target_language = vocabulary.languages[1] or data.target_language
+    decoding.beam_size, decoding.length_penalty, decoding.alpha = beam_size, "power", alpha
+    return config
 
 
 def class_names(settings: Mapping[str, Any], count: int) -> list[str]:

@@ -26,7 +26,6 @@ HELD: dict[str, Sequence[Any]] = {  # by all other systems
 def check_holds(
     format_name: str,
     config: Config,
-    way_out: str,
     *,
     task: str = "translation",
     needed: Mapping[str, Any] = {},
@@ -46,7 +45,9 @@ def check_holds(
     if model.widths_of_head != (model.d_model // model.num_heads,) * 2:
         refused.append(f"heads of {model.widths_of_head}, not d_model / num_heads")
     if refused := [*refused, *reasons]:
-        raise ValueError(f"{format_name} cannot hold {', '.join(refused)}; {way_out}.")
+        raise ValueError(
+            f"{format_name} cannot hold {', '.join(refused)}; use another format, as safetensors."
+        )
 
 
 def write_files(folder: PathLike, contents: Mapping[str, str | bytes | Mapping[str, Any]]) -> None:

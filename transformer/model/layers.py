@@ -162,8 +162,7 @@ class Stack(nn.Module):
         block_class = BLOCKS[c.block]
         depth = c.depth(is_decoder=self.cross_attention)
         self.layer = [block_class(c, self.cross_attention) for _ in range(depth)]
-        if c.norm == "pre":
-            self.last_norm = make_layer_norm(c)
+        self.last_norm = make_layer_norm(c) if c.norm == "pre" else None
 
     def __call__(
         self,
@@ -190,7 +189,7 @@ class Stack(nn.Module):
                 x = block(x, **inputs)
         else:
             x = self._scan_or_remat(x, inputs)
-        return self._finish(x)
+        return self.last_norm(x) if self.last_norm else x
 
     def _scan_or_remat(self, x: jax.Array, inputs: dict[str, Any]) -> jax.Array:
         """Applies the blocks as a pure function of their weights, scanned or recomputed."""
@@ -252,10 +251,7 @@ class Stack(nn.Module):
         for i, block in enumerate(self.layer):
             params = block.variables["params"]
             x, cache[i] = step(params, x, cache[i], encoded[i] if encoded else None)
-        return self._finish(x), cache
-
-    def _finish(self, x: jax.Array) -> jax.Array:
-        return self.last_norm(x) if self.config.norm == "pre" else x
+        return self.last_norm(x) if self.last_norm else x, cache
 
 
 class StackModel(nn.Module):

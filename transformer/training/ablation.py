@@ -167,9 +167,16 @@ def ablate(
                 failed[row.name] = max(code, failed.get(row.name, 0))
             if code in (INTERRUPTED, RESUMABLE):
                 return None, code
-    finished = [row for row in rows if row.name not in failed]
-    is_writing = jax.process_index() == 0 and bool(finished)
-    table = _tabulate(finished, seeds, root) if is_writing else None
+    finished, table = [row for row in rows if row.name not in failed], None
+    if finished and jax.process_index() == 0:
+        with phase("comparing the rows"):
+            runs = [[saved_run(_run_folder(row, seed, root)) for seed in seeds] for row in finished]
+            table = make_table(finished, runs)
+        json_text = json.dumps(table.to_json(), indent=2, ensure_ascii=False) + "\n"
+        storage.write_atomically(root / "table.md", table.markdown())
+        storage.write_atomically(root / "table.json", json_text)
+        storage.write_atomically(root / "report.html", render_comparison(table.comparison))
+        say(f"table: {root / 'table.md'}   report: {root / 'report.html'}")
     hosts.wait_for_all("the table")  # a host that leaves ends the others
     if failed:
         say(f"error: these rows failed: {', '.join(failed)}; see above.")
@@ -196,18 +203,3 @@ def _train_row(row: Row, seed: int, root: epath.Path) -> int:
 def _run_folder(row: Row, seed: int, root: epath.Path) -> epath.Path:
     """Returns the work directory of a row with a seed; the base's own seed is not in its name."""
     return root / (row.name if seed == row.config.training.seed else f"{row.name}_seed{seed}")
-
-
-def _tabulate(rows: Sequence[Row], seeds: Sequence[int], root: epath.Path) -> AblationTable:
-    """Returns the table of finished rows; writes it as table.md, table.json and report.html."""
-    with phase("comparing the rows"):
-        runs = [[saved_run(_run_folder(row, seed, root)) for seed in seeds] for row in rows]
-        table = make_table(rows, runs)
-    for name, text in (
-        ("table.md", table.markdown()),
-        ("table.json", json.dumps(table.to_json(), indent=2, ensure_ascii=False) + "\n"),
-        ("report.html", render_comparison(table.comparison)),
-    ):
-        storage.write_atomically(root / name, text)
-    say(f"table: {root / 'table.md'}   report: {root / 'report.html'}")
-    return table

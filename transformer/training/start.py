@@ -81,7 +81,9 @@ def first_state(
 
 def _summary(contents: Sequence[Any]) -> bytes:
     """Returns arrays, as their checksums, and other objects as text."""
-    parts = [crc32(np.ascontiguousarray(x)) if isinstance(x, np.ndarray) else x for x in contents]
+    parts = [
+        crc32(np.ascontiguousarray(x).data) if isinstance(x, np.ndarray) else x for x in contents
+    ]
     return repr(parts).encode()
 
 

@@ -133,9 +133,9 @@ class HeldOut:
             self._targets |= {sentence_key(source) for source, _ in pairs} - {""}
             self._sources = self._targets
 
-    def choose(self, pairs: Iterable[Pair]) -> list[Pair]:
-        """Returns the pairs whose source is held out."""
-        return [pair for pair in pairs if position(sentence_key(pair[0])) < self._stop]
+    def choose(self, block: Block) -> Pairs:
+        """Returns the pairs of a block whose source is held out."""
+        return [pair for pair in block.decode()[0] if position(sentence_key(pair[0])) < self._stop]
 
     def reason_to_skip(self, source: str, target: str) -> str:
         """Returns why a pair may not be trained on, or "" if it may."""

@@ -11,7 +11,7 @@ from transformer.config import DataConfig
 if TYPE_CHECKING:  # eval.py knows tags before it imports NumPy
     from transformer.data.tokenizers.sentencepiece import Tokenizer
 
-TAG = re.compile(r"[^\s,@#/▁]+")
+CORPUS = re.compile(r"([^@#][^#]*?)(?:@([^@#]+))?(?:#([^\s,@#/▁]+))?(?<!@)")
 
 
 class Corpus(NamedTuple):
@@ -35,37 +35,30 @@ def parse_corpora(text: str) -> list[Corpus]:
     >>> parse_corpora("a@2,b#<bt>")
     [Corpus(name='a', weight=2.0, tag=''), Corpus(name='b', weight=1.0, tag='<bt>')]
     """
-    corpora = [_parse_corpus(part) for part in map(str.strip, text.split(",")) if part]
+    corpora = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        match = CORPUS.fullmatch(part)
+        name, weight, tag = match.groups() if match else ("", "0", "")
+        try:
+            corpora.append(Corpus(name, float(weight or "1"), tag or ""))
+        except ValueError:
+            corpora.append(Corpus(name, 0.0))
+        if not 0 < corpora[-1].weight < math.inf:
+            raise ValueError(
+                f"A corpus is NAME or NAME@WEIGHT, a finite weight above 0, and perhaps #TAG at "
+                f"the end, a word without @ # / ▁, not '{part}'."
+            )
     if not corpora:
         raise ValueError("data.corpus is empty; name a corpus, for example 'embedded'.")
     return corpora
 
 
-def _parse_corpus(part: str) -> Corpus:
-    weighted, hash_sign, tag = part.partition("#")
-    if hash_sign and not TAG.fullmatch(tag):
-        raise ValueError(
-            f"A tag follows # at the end of a corpus, behind its weight, as in NAME@2#<2fr>, and "
-            f"has no space and none of @ # / ▁ in it, unlike '{part}'."
-        )
-    name, at, weight = weighted.rpartition("@")
-    try:
-        corpus = Corpus(name, float(weight), tag) if at else Corpus(weighted, tag=tag)
-    except ValueError:
-        corpus = Corpus("")
-    if not corpus.name:
-        raise ValueError(f"A corpus is NAME, or NAME@WEIGHT with a number as weight, not '{part}'.")
-    if not 0 < corpus.weight < math.inf:
-        raise ValueError(f"The weight of a corpus must be above 0 and finite, not '{part}'.")
-    return corpus
-
-
 class Tags:
     """The tags of the corpora of a run: the piece that each source of a corpus begins with.
 
-    With them one model learns several tasks. A tag says, for example, into which language to
-    translate (Johnson et al., 2017, "Google's Multilingual Neural Machine Translation System"), or
-    that a source was translated back (Caswell et al., 2019, "Tagged Back-Translation").
+    A tag says, for example, into which language to translate (Johnson et al., 2017, "Google's
+    Multilingual Neural Machine Translation System"), or that a source was translated back (Caswell
+    et al., 2019, "Tagged Back-Translation").
 
     all: each once, in the order of the corpora. default: that of the first corpus, perhaps "".
     """
@@ -96,11 +89,8 @@ class Tags:
         """Raises ValueError if a corpus that is to be scored has a tag that the run has not."""
         for tag in Tags(DataConfig(corpus=corpus)).all:
             if tag not in self.all:
-                tags = f"the tags {', '.join(self.all)}" if self.all else "no tag"
-                raise ValueError(
-                    f"The corpora of the run have {tags}, so that none with the tag '{tag}' can be "
-                    f"scored."
-                )
+                known = f"the tags {', '.join(self.all)}" if self.all else "no tag"
+                raise ValueError(f"The corpora of the run have {known}, not the tag '{tag}'.")
 
     def check(self, tokenizer: Tokenizer) -> None:
         """Raises ValueError if a tag is not one piece of the vocabulary of the sources."""
@@ -110,6 +100,6 @@ class Tags:
             if len(pieces) != 1 or tokenizer.special.unk in ids:
                 raise ValueError(
                     f"The tag '{tag}' of data.corpus must be one piece of the vocabulary, which "
-                    f"has {' '.join(pieces) or 'nothing'} for it: learn a vocabulary with "
-                    f"tokenizer.kind=sentencepiece, or choose a tag that this one has."
+                    f"has {' '.join(pieces) or 'nothing'} for it: choose another one, or learn a "
+                    f"vocabulary with tokenizer.kind=sentencepiece."
                 )

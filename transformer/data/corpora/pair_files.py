@@ -32,7 +32,7 @@ from transformer.data.files.text import (
     open_lines,
     part_of,
 )
-from transformer.files.reading import reason_of
+from transformer.files.reading import reason_of, unreadable
 from transformer.files.storage import locate
 
 FORMATS = "tsv", "jsonl", "parquet"  # endings of files that hold both sides
@@ -242,7 +242,7 @@ def read_files(
     if (part.start, part.stop) != (0, 1):
         pairs = part_of(range(_count_pairs(found)), part.start, part.stop)
     parsers = {"": None, "tsv": parse_tsv, "jsonl": partial(parse_json, *languages)}
-    sizes = [sum(file.stat().length for file in files) for _, files in found]
+    sizes = [num_bytes(files) for _, files in found]
     for index, (kind, files) in enumerate(found):
         if kind == "parquet":
             blocks = _parquet_blocks(files[0], *languages)
@@ -258,6 +258,17 @@ def read_files(
                 yield block
             if first >= pairs.stop:
                 return
+
+
+def num_bytes(files: Iterable[epath.Path]) -> int:
+    """Returns the size of files; raises ValueError for a broken link."""
+    total = 0
+    for file in files:
+        try:
+            total += file.stat().length
+        except OSError as error:
+            raise unreadable(str(file), error) from None
+    return total
 
 
 def _count_pairs(found: Sequence[PairFiles]) -> int:

@@ -12,7 +12,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import resources
 from itertools import chain, count, takewhile
 from operator import itemgetter
@@ -40,6 +40,7 @@ from transformer.data.corpora.pair_files import (
     Pairs,
     blocks_of_pairs,
     find_pair_files,
+    num_bytes,
     read_files,
 )
 from transformer.data.files.text import Repairs, Split, parse_split, part_of, read_text
@@ -48,22 +49,19 @@ from transformer.files import storage
 from transformer.files.reading import unreadable
 
 SMALL_TEXT = 2**22  # bytes of files that are not worth the start of other processes
+IN_MEMORY = 2**28  # bytes of files that are kept in memory until they are prepared
 EMBEDDED = epath.Path(str(resources.files("transformer"))) / "embedded" / "en-de.tsv.xz"
 EMBEDDED_COLUMNS = {"en": 1, "de": 2}
 LETTERS_PER_ERROR = 12  # of `misspell`: about one word in three, in English
 Result = TypeVar("Result")
-
-
-def choose_held_out(config: DataConfig, block: Block) -> Pairs:
-    """Returns the pairs of a block whose source is held out."""
-    return HeldOut((), config).choose(block.decode()[0])
+_kept = dict[Any, list[Block]]()  # of small corpora, by all that their blocks depend on
 
 
 class TrainingText:
     """The training split of every corpus of `config`.
 
-    Making one raises ValueError if a corpus has no files or it is not known how its languages are
-    written, where that matters; its methods raise it if a corpus cannot be read.
+    Making one raises ValueError if a corpus has no files or, where that matters, it is not known
+    how its languages are written; its methods raise it if a corpus cannot be read.
     """
 
     def __init__(self, config: DataConfig) -> None:
@@ -71,7 +69,7 @@ class TrainingText:
         self.corpora = parse_corpora(config.corpus)
         opened = (open_split(corpus.name, config.train_split, config) for corpus in self.corpora)
         self.files = [files for files, _ in opened]  # of each corpus
-        self._sizes = [sum(file.stat().length for file in files) for files in self.files]
+        self._sizes = [num_bytes(files) for files in self.files]
         if config.drop_wrong_script:
             for language in config.languages:
                 make_is_wrong(language)
@@ -83,10 +81,13 @@ class TrainingText:
         It is path, size and time of the last change, or with `data.cache_key=hash` size and hash.
         With `data.drop_overlap`, a hash of the evaluation sets comes last.
         """
-        by_hash = self.config.cache_key == "hash"
-        facts = [_file_facts(file, by_hash=by_hash) for files in self.files for file in files]
         evaluation = [{"evaluation": self.evaluation.digest}] if self.config.drop_overlap else []
-        return facts + evaluation
+        return self._file_facts + evaluation
+
+    @cached_property
+    def _file_facts(self) -> list[dict[str, Any]]:
+        by_hash = self.config.cache_key == "hash"
+        return [_facts_of(file, by_hash=by_hash) for files in self.files for file in files]
 
     @cached_property
     def held_out(self) -> Pairs:
@@ -94,7 +95,7 @@ class TrainingText:
         if not self.config.held_out:
             return []
         blocks = takewhile(lambda block: block.corpus == 0, self.blocks())
-        choose = partial(choose_held_out, self.config)
+        choose = HeldOut((), self.config).choose
         return [*chain(*self.in_workers(choose, blocks, "finding the held-out pairs"))]
 
     @cached_property
@@ -144,10 +145,15 @@ class TrainingText:
         numbers, total = count(), max(1, sum(self._sizes))
         for index, corpus in enumerate(self.corpora):
             before, size = sum(self._sizes[:index]), self._sizes[index]
-            for block in read_blocks(corpus.name, self.config.train_split, self.config):
-                block.number, block.corpus = next(numbers), index
-                block.share_read = (before + block.share_read * size) / total
-                yield block
+            name, split, config = corpus.name, self.config.train_split, self.config
+            key = name, split, config.languages, config.source_noise, str(self._file_facts)
+            if total > IN_MEMORY:
+                blocks = read_blocks(name, split, config)
+            elif not (blocks := _kept.get(key, [])):
+                blocks = _kept[key] = [*read_blocks(name, split, config)]
+            for block in blocks:
+                share_read = (before + block.share_read * size) / total
+                yield replace(block, number=next(numbers), corpus=index, share_read=share_read)
 
     def in_workers(
         self, function: Callable[[Block], Result], blocks: Iterable[Block], name: str
@@ -177,7 +183,12 @@ class TrainingText:
                 this.advance(sizes.popleft())
 
 
-def _file_facts(file: epath.Path, *, by_hash: bool) -> dict[str, Any]:
+def forget_texts() -> None:
+    """Frees the memory of the texts that were read; they are read again if they are asked for."""
+    _kept.clear()
+
+
+def _facts_of(file: epath.Path, *, by_hash: bool) -> dict[str, Any]:
     try:
         if by_hash:
             with file.open("rb") as opened:

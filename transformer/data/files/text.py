@@ -9,7 +9,6 @@ import io
 import lzma
 import os
 import re
-import stat
 import sys
 import zlib
 from collections import Counter
@@ -72,11 +71,10 @@ class Lines:
     def __init__(
         self, file: BinaryFile, name: str, raw: BinaryFile | None = None, size: int = 0
     ) -> None:
-        """Takes a binary file, which it closes at the end.
+        """Takes a binary file, which it closes at the end; name: what messages call it.
 
-        name: what messages call it.
-        raw: the compressed file that `file` unpacks, if it is compressed.
-        size: the bytes of the file on disk; 0 if unknown.
+        raw: the compressed file that `file` unpacks, if it is compressed. size: the bytes of the
+        file on disk; 0 if unknown.
         """
         self.name = name
         self._file, self._raw, self._size = file, raw or file, size
@@ -156,9 +154,7 @@ def _standard_input() -> Lines:
     if sys.stdin is None:  # closed
         return Lines(io.BytesIO(), "standard input")
     file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
-    status = os.fstat(file.fileno())
-    size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-    return Lines(file, "standard input", size=size)
+    return Lines(file, "standard input", size=os.fstat(file.fileno()).st_size)
 
 
 class Text(NamedTuple):
@@ -245,8 +241,7 @@ def folder_name(split: str) -> str:
 def name_in_folder(folder: epath.Path, split: str) -> str:
     """Returns the name that the files of a split have in a folder: `split`, or a usual synonym.
 
-    Files of a validation split may be called validation, val, valid or dev. The name that was
-    asked for counts if there is any file of it, and is returned if there is none of any.
+    The name that was asked for counts if there is any file of it, or none of any.
     """
     if split in VALIDATION and folder.is_dir():
         stems = {re.split(r"\.|-\d", path.name)[0] for path in folder.iterdir()}
@@ -269,8 +264,6 @@ def find_split(folder: epath.Path, split: str, ending: str) -> epath.Path:
 def describe_folder(folder: epath.Path) -> str:
     """Returns the end of a message on a missing file: what the folder holds instead."""
     if not folder.is_dir():
-        return (
-            f"there is no such folder (looked from {os.getcwd()}); name it with "
-            f"--config.data.corpus, or for eval.py with --corpus"
-        )
+        where = "--config.data.corpus, or for eval.py with --corpus"
+        return f"there is no such folder (looked from {os.getcwd()}); name it with {where}"
     return f"it holds {', '.join(sorted(p.name for p in folder.iterdir())[:12]) or 'nothing'}"

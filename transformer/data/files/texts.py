@@ -29,8 +29,8 @@ def load_text_lines(config: DataConfig, split: str) -> Text:
     corpus = locate(config.corpus)
     if corpus.is_file() and name != "all":
         raise ValueError(
-            f"{corpus} is one file: its split is 'all', or a part as all[:90%] and all[90%:], not "
-            f"'{split}'; set data.train_split, data.validation_split and data.test_split."
+            f"{corpus} is one file: its split is 'all', or a part as all[:90%], not '{split}'; set "
+            f"data.train_split, data.validation_split and data.test_split."
         )
     path = corpus if corpus.is_file() else find_split(corpus, name, "txt")
     lines, repairs = read_text(path)
@@ -53,17 +53,17 @@ def load_training_examples(config: DataConfig) -> LabelledTexts:
 
     Raises ValueError if it cannot be read, or if fewer than two classes are left.
     """
-    texts, labels, problems = _load(config, config.train_split)
-    kept = [i for i, text in enumerate(texts) if text.strip()]
-    if len(kept) < len(texts):
-        problems["an empty text"] += len(texts) - len(kept)
-    classes = {labels[i] for i in kept}
+    rows, problems = _load(config, config.train_split)
+    kept = [row for row in rows if row[0].strip()]
+    if len(kept) < len(rows):
+        problems["an empty text"] += len(rows) - len(kept)
+    classes = {label for _, label in kept}
     if len(classes) < 2:
         raise ValueError(
             f"The split '{config.train_split}' of {config.corpus} must hold at least two classes, "
             f"but has {len(kept)} sentences of {len(classes)}."
         )
-    return LabelledTexts([texts[i] for i in kept], [labels[i] for i in kept], problems)
+    return LabelledTexts([text for text, _ in kept], [label for _, label in kept], problems)
 
 
 def load_evaluation_examples(
@@ -73,29 +73,27 @@ def load_evaluation_examples(
 
     Raises ValueError if it cannot be read or is empty, or if a label is not one of `classes`.
     """
-    texts, labels, problems = _load(config, split)
+    rows, problems = _load(config, split)
     for problem in problems:
         warnings.warn(problem, stacklevel=2)
-    if not texts:
+    if not rows:
         raise ValueError(f"The split '{split}' of {config.corpus} is empty: nothing to score.")
-    for number, label in enumerate(labels, 1):
+    for number, (_, label) in enumerate(rows, 1):
         if label not in classes:
             raise ValueError(
                 f"The split '{split}' of {config.corpus} has the label '{label}' (its sentence "
                 f"{number}), but the classes of the training text are {', '.join(classes)}."
             )
-    return texts, labels
+    return [text for text, _ in rows], [label for _, label in rows]
 
 
-def _load(config: DataConfig, split: str) -> LabelledTexts:
-    """Reads a split as it is; `problems` counts the repaired lines."""
+def _load(config: DataConfig, split: str) -> tuple[list[tuple[str, str]], Counter[str]]:
+    """Returns ((text, label) of each line of a split, the number of repaired lines by reason)."""
     if config.corpus.startswith("tfds:"):
         from transformer.data.tfds import load_labelled
 
         rows = load_labelled(config.corpus.removeprefix("tfds:"), split, TEXT_FEATURES)
-        return LabelledTexts(
-            [text.decode() for text, _ in rows], [row[1] for row in rows], Counter()
-        )
+        return [(text.decode(), label) for text, label in rows], Counter()
     name, start, stop = parse_split(split)
     path = find_split(locate(config.corpus), name, "tsv")
     lines, repairs = read_text(path)
@@ -105,8 +103,7 @@ def _load(config: DataConfig, split: str) -> LabelledTexts:
         if not tab or not label.strip():
             raise ValueError(f"{path} line {number} must be LABEL<tab>TEXT, not '{line[:60]}'.")
         rows.append((text, label.strip()))
-    rows = part_of(rows, start, stop)
-    return LabelledTexts([text for text, _ in rows], [label for _, label in rows], repairs)
+    return part_of(rows, start, stop), repairs
 
 
 def load_labelled_words(

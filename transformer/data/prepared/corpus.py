@@ -10,10 +10,9 @@ kept.arrow     with data.drop_duplicates, the indices of the pairs of each part 
                earlier place
 left_out.tsv   some of the pairs that were left out, by reason
 
-Parts are compared by hashes of their pairs, in the order of the text: what is left out does not
-depend on who prepared which of them. Two different ones among n sentences have the same hash of 64
-bits, so that a pair is left out by mistake, with a probability of at most n²/2^65: 4 in 100,000 for
-36 million.
+Parts are compared by hashes of their pairs, in the order of the text. Two different ones among n
+sentences have the same hash of 64 bits, so that a pair is left out by mistake, with a probability
+of at most n²/2^65: 4 in 100,000 for 36 million.
 """
 
 import atexit
@@ -107,7 +106,7 @@ class ArrowFile:
                 start = file.read_buffer(1)  # stays mapped, without an open file for each part
                 self._content = pa.foreign_buffer(start.address, file.size(), start)
             with pa.ipc.open_file(self._content) as reader:
-                self._batch = reader.get_batch(0)
+                self.column = reader.get_batch(0).column
                 self.notes = reader.schema.metadata[NOTES].decode()
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
             raise DamagedFileError(path) from None
@@ -120,12 +119,8 @@ class ArrowFile:
 
         The lists [7, 8, 2] and [2] are the numbers 7 8 2 2 and the offsets 0 3 4.
         """
-        column = self._batch.column(name)
+        column = self.column(name)
         return column.values.to_numpy(), column.offsets.to_numpy()
-
-    def numbers(self, name: str) -> np.ndarray:
-        """Returns a column of numbers."""
-        return self._batch.column(name).to_numpy()
 
     def give_back(self) -> None:
         """Gives up the pages that were read; they are read again from the system's cache of files.
@@ -218,8 +213,7 @@ def write_header(
 ) -> None:
     """Writes the other files of a corpus whose parts are there, the header last.
 
-    Others may write the same ones at once. Raises ValueError if no pair is left to train on, and
-    DamagedFileError.
+    Raises ValueError if no pair is left to train on, and DamagedFileError.
     """
     write, files = Parts(folder).write, part_files(local_files(folder), num_parts)
     notes = [json.loads(ArrowFile(file).notes) for file in files]
@@ -279,7 +273,7 @@ def find_repeated(
     for code, name in enumerate(COMPARED[drop_duplicates], 1):
         places = zip(np.split(hashes, bounds), files, strict=True)
         for place, file in counted(places, "looking for what occurs again", len(files)):
-            place[:] = ArrowFile(file).numbers(f"{name}_hash")
+            place[:] = ArrowFile(file).column(f"{name}_hash").to_numpy()
         for bucket in range(NUM_BUCKETS):
             where = np.flatnonzero((last_bytes % NUM_BUCKETS == bucket) & (codes == 0))
             order = np.argsort(hashes[where], kind="stable")

@@ -8,7 +8,6 @@ each of its files has the same bytes whoever writes it, and appears as a whole.
 import hashlib
 import json
 import os
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -20,17 +19,12 @@ import sentencepiece
 from etils import epath
 
 from transformer.config import Config, DataConfig
-from transformer.console import format_seconds, say
+from transformer.console import say
 from transformer.data.corpora import pair_files
-from transformer.data.corpora.cleaning import (
-    HELD_OUT,
-    KeepPairs,
-    length_warnings,
-    read_held_out,
-)
+from transformer.data.corpora.cleaning import HELD_OUT, KeepPairs, length_warnings, read_held_out
 from transformer.data.corpora.corpora import Tags, parse_corpora
 from transformer.data.corpora.pair_files import Block, sample_evenly
-from transformer.data.corpora.training_text import TrainingText
+from transformer.data.corpora.training_text import TrainingText, forget_texts
 from transformer.data.prepared.corpus import (
     HEADER,
     DamagedFileError,
@@ -59,7 +53,6 @@ FILTERS += "source_noise", "drop_identical", "drop_without_letters", "drop_wrong
 FILTERS += ("drop_overlap",)
 OF_TOKENS = "row_length", "max_length_ratio", "drop_duplicates"
 PATIENCE = 60.0  # seconds without a new part of the others, after which a process does theirs
-LARGE = 50_000  # pairs of a corpus of whose preparation something is said
 MOST_PAIRS = 2_000_000  # that a vocabulary is learnt from
 OTHER_FOLDER = "name another folder with --config.data.cache"
 Recipe = dict[str, Any]  # as it is written in JSON
@@ -112,14 +105,10 @@ def training_corpus(
     cache = cache_folder(config.data, workdir)
     tokenizers = known or _learn_vocabularies(config, text, cache)
     Tags(config.data).check(tokenizers[0])
-    recipe, start = corpus_recipe(config.data, tokenizers), time.monotonic()
+    recipe = corpus_recipe(config.data, tokenizers)
     folder = cache / _entry_name("corpus", recipe, text)
-    corpus = open_corpus(folder)
-    if corpus is None:
-        corpus = _prepare(folder, text, tokenizers, recipe, share)
-    if corpus is not None and len(corpus.source) > LARGE:
-        seconds = format_seconds(time.monotonic() - start)
-        say(f"corpus of {len(corpus.source):,} pairs, ready after {seconds}: {folder}")
+    corpus = open_corpus(folder) or _prepare(folder, text, tokenizers, recipe, share)
+    forget_texts()
     return tokenizers, corpus
 
 
@@ -151,20 +140,14 @@ def _prepare(
         if (corpus := open_corpus(folder)) is not None:  # others were sooner
             return corpus
         parts.remove()
-        raise ValueError(
-            f"The prepared corpus cannot be written to {folder} ({reason_of(error)}), and no part "
-            f"of it is left there: {OTHER_FOLDER}."
-        ) from None
+        raise _not_written("The prepared corpus", folder, error) from None
     return open_corpus(folder) or _prepare(folder, text, tokenizers, recipe, share)
 
 
 def _write_parts(
     parts: Parts, text: TrainingText, write: Callable[[Block], None], share: Share
 ) -> int:
-    """Writes the parts of this process's share and sees to the others.
-
-    Returns the number of all parts, or 0 if the others have some left to write.
-    """
+    """Returns the number of all parts, once they are written; 0 if others have some left to do."""
     num_parts = 0
 
     def missing(index: int, count: int) -> Iterator[Block]:
@@ -189,10 +172,9 @@ def _write_parts(
 
 
 def open_corpus(folder: epath.Path) -> PreparedCorpus | None:
-    """Opens a prepared corpus; returns None if the folder holds none, or a file is damaged.
+    """Opens a prepared corpus; returns None without one, or if a file is damaged, which is said.
 
-    That is said, so that the file alone is prepared anew. Raises TransientError for a corpus that
-    cannot be read at the moment, or not copied from gs://.
+    Raises TransientError for a corpus that cannot be read at the moment.
     """
     if not (folder / HEADER).exists():
         return None
@@ -254,9 +236,7 @@ def _learn_vocabularies(
         storage.write_atomically(folder / HELD_OUT, json.dumps(text.held_out), writer)
     except OSError as error:
         Parts(folder).remove()
-        raise ValueError(
-            f"The vocabulary cannot be written to {folder} ({reason_of(error)}): {OTHER_FOLDER}."
-        ) from None
+        raise _not_written("The vocabulary", folder, error) from None
     return tokenizers
 
 
@@ -266,9 +246,8 @@ def _learn_vocabularies(
 def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
     """Returns the folder of prepared corpora, which may have to be made (`_make_folder`).
 
-    It is `data.cache`, by default `prepared_corpora` beside the work directory. Where nothing can
-    be written there, it is a temporary one, and that is said. Raises ValueError if `data.cache`
-    cannot be written.
+    It is `data.cache`, by default `prepared_corpora` beside the work directory. Where that cannot
+    be written, it is a temporary one, and for `data.cache` a ValueError.
     """
     beside = storage.absolute(workdir).parent / NAME
     folder = storage.absolute(storage.locate(data.cache)) if data.cache else beside
@@ -278,15 +257,17 @@ def cache_folder(data: DataConfig, workdir: storage.PathLike) -> epath.Path:
     if existing.is_dir() and os.access(existing, os.W_OK):
         return folder
     if data.cache:
-        raise ValueError(
-            f"Nothing can be written to {existing}, where data.cache={data.cache} would be: name "
-            f"another folder."
-        )
+        raise ValueError(f"Nothing can be written to {existing}: {OTHER_FOLDER}.")
     say(
         f"nothing can be written to {existing}, so that the next start prepares the corpus again; "
         f"{OTHER_FOLDER}"
     )
     return epath.Path(temporary_folder(existing))
+
+
+def _not_written(what: str, folder: epath.Path, error: OSError) -> ValueError:
+    reason = f"cannot be written to {folder} ({reason_of(error)}), and none of it is left there"
+    return ValueError(f"{what} {reason}: {OTHER_FOLDER}.")
 
 
 def _make_folder(folder: epath.Path) -> None:

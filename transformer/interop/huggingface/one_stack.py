@@ -5,24 +5,42 @@ A family is a table of settings, a table of names and a tokenizer; these functio
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from etils import epath
 
 from transformer.config import Config, ModelConfig
+from transformer.data.files.labels import Labels
+from transformer.data.tokenizers.files import Tokenizer
 from transformer.files.storage import PathLike
 from transformer.interop.huggingface.tokens import write_tokenizer
 from transformer.interop.portable_model import FlatParams, PortableModel
+from transformer.interop.settings import SettingsTable
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import save_tensors
 from transformer.interop.weights.folds import position_table
-from transformer.interop.weights.name_table import Entry, Tensors
+from transformer.interop.weights.name_table import PYTORCH, Style, Tensors
 from transformer.interop.writing import render, write_files
+from transformer.registry import task_kind
 
 TABLE, BIAS = "tokens/table/table", "tokens/table/bias"  # what has a row per id
 POSITIONS = "tokens/positions/table"
 SHORTEST_TABLE = 512  # positions that are written of sinusoids
+
+
+class Family(NamedTuple):
+    """A kind of models of text.
+
+    names, style, prefix: of tensors, as `name_table` takes them. copies: what their softmax has,
+    and which of our arrays that is.
+    """
+
+    settings: SettingsTable
+    names: Mapping[str, str]
+    prefix: str
+    copies: Mapping[str, str]
+    style: Style = PYTORCH
 
 
 def stack_config(task: str, **model: Any) -> Config:
@@ -37,22 +55,24 @@ def stack_config(task: str, **model: Any) -> Config:
 
 
 def read_params(
-    model: ModelConfig,
-    table: Sequence[Entry],
+    family: Family,
+    config: Config,
+    tokenizer: Tokenizer,
+    labels: Labels,
     tensors: Tensors,
-    num_tokens: int,
-    *,
-    prefix: str,
-    softmax: str,
     ignored: Collection[str],
 ) -> tuple[FlatParams, list[str]]:
     """Returns (our parameters, notes) of a model of text, with a row for each token.
 
-    softmax: the tensor with a copy of the table of tokens, if there is one; it may also be that
-    table by √d_model, as `write_params` writes it, which changes `model`. prefix, ignored: as of
-    `name_table.read`. Raises ValueError if the table lacks a row.
+    Its softmax may also be the table of tokens by √d_model, as `write_folder` writes it, which
+    changes `config`. Raises ValueError if it is another one, or if the table lacks a row.
     """
-    params = name_table.read(table, tensors, prefix=prefix, ignored=[softmax, *ignored])
+    num_tokens, model = tokenizer.vocab_size, config.model
+    arrays = name_table.array_names(config, (tokenizer, tokenizer), labels)
+    table = name_table.entries(arrays, family.names, family.style)
+    ignored = [*family.copies, *ignored]
+    params = name_table.read(table, tensors, prefix=family.prefix, ignored=ignored)
+    softmax = next(iter(family.copies))
     if softmax in tensors and not np.array_equal(params[TABLE], tensors[softmax]):
         own = tensors[softmax].astype(np.float32)
         if not np.array_equal(params[TABLE], own * np.float32(model.d_model**0.5)):
@@ -70,40 +90,39 @@ def read_params(
     return params, notes if rows > num_tokens else []
 
 
-def write_params(
-    config: Config, params: FlatParams, table: Sequence[Entry], softmax: str
-) -> dict[str, np.ndarray]:
-    """Returns their tensors, with what theirs have besides: biases of zero, learned positions.
-
-    Ours look up the table of the softmax times √d_model, and theirs as it is: in that case they
-    have a tensor `softmax` besides.
-    """
-    params, model = dict(params), config.model
-    if model.positions != "learned":
-        length = max(SHORTEST_TABLE, config.data.row_length)
-        params[POSITIONS] = position_table(model, params, POSITIONS, length)
-    params |= name_table.zero_biases(params, table)
-    own = params[TABLE]
-    if not model.scale_embedding:
-        return name_table.write(table, params)
-    params[TABLE] = own * np.float32(model.d_model**0.5)
-    return name_table.write(table, params) | {softmax: own}
-
-
 def write_folder(
+    family: Family,
     folder: PathLike,
     model: PortableModel,
     settings: Mapping[str, Any],
-    tensors: Mapping[str, np.ndarray],
     notes: Sequence[str],
+    **added: Any,
 ) -> list[str]:
-    """Writes weights, settings, tokenizer and a README.md; returns the notes that this holds."""
-    folder = epath.Path(folder)
-    write_files(folder, {"config.json": {**settings, "dtype": "float32"}})
-    longest = {"model_max_length": model.config.data.row_length}
-    notes = [*notes, *write_tokenizer(folder, model.tokenizers[0], longest)]
+    """Writes weights, settings, tokenizer and a README.md; returns the notes that this holds.
+
+    Theirs have what ours may lack: biases, which are zero, learned positions, and the settings
+    `added` of `ModelConfig`. Ours look up the table of the softmax times √d_model, and theirs as it
+    is: in that case they have a softmax of their own. settings: besides those of the model.
+    """
+    folder, config, params = epath.Path(folder), model.config, dict(model.params)
+    if config.model.positions != "learned":
+        length = max(SHORTEST_TABLE, config.data.row_length)
+        params[POSITIONS] = position_table(config.model, params, POSITIONS, length)
+    places = {"positions": "learned", "max_positions": len(params[POSITIONS])}
+    theirs = replace(config.model, projection_bias=True, **places, **added)
+    arrays = name_table.array_names(replace(config, model=theirs), model.tokenizers, model.labels)
+    table = name_table.entries(arrays, family.names, family.style)
+    params |= name_table.zero_biases(params, table)
+    softmax = {}
+    if config.model.scale_embedding:
+        if task_kind(config.task) != "classification":
+            softmax = {copy: params[ours] for copy, ours in family.copies.items()}
+        params[TABLE] = params[TABLE] * np.float32(theirs.d_model**0.5)
+    tensors = name_table.write(table, params) | softmax
+    rest = {"vocab_size": len(params[TABLE]), "tie_word_embeddings": not softmax}
+    about = {**family.settings.write(theirs), **settings, **rest, "dtype": "float32"}
+    notes = [*notes, *write_tokenizer(folder, model.tokenizers[0], config.data.row_length)]
+    readme = render("one_stack.md.jinja", kind=settings["architectures"][0], notes=notes)
+    write_files(folder, {"config.json": about, "README.md": readme})
     save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
-    kind = settings["architectures"][0]
-    readme = render("one_stack.md.jinja", kind=kind, notes=notes)
-    write_files(folder, {"README.md": readme})
     return notes

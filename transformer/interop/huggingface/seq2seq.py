@@ -1,53 +1,69 @@
-"""Reads Hugging Face's translation models: Marian (OPUS-MT), M2M100 and NLLB, and mBART-50.
+"""Hugging Face's translation models: Marian (OPUS-MT), M2M100 and NLLB, and mBART-50.
 
 What differs from our model is folded into the weights: the order of columns, and what a search may
-not find. Tokens keep their ids.
+not find. Tokens keep their ids. `write_marian` writes by the same tables.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from etils import epath
 
 from transformer.config import Config, ModelConfig
 from transformer.files.storage import PathLike
 from transformer.interop.huggingface.seq2seq_vocabulary import Vocabulary, read_vocabulary
 from transformer.interop.portable_model import SOFTMAX, FlatParams, PortableModel
-from transformer.interop.settings import SettingsTable, is_count, name_languages, read_settings
+from transformer.interop.settings import (
+    Setting,
+    SettingsTable,
+    is_count,
+    read_settings,
+    translation_config,
+)
 from transformer.interop.weights import folds
 from transformer.interop.weights.files import TensorFiles, open_tensors
-from transformer.interop.weights.name_table import Entry, Tensors, read, translation_stacks
+from transformer.interop.weights.name_table import Tensors, array_names, entries, read
 
-OFFSET = 2  # rows of mBART's position table before that of the first token
 ROUNDING = 0.005  # of sinusoids in bfloat16
-NAMES = {
-    "d_model": "d_model",
-    "encoder_ffn_dim": "d_ff",
-    "encoder_attention_heads": "num_heads",
-    "encoder_layers": "num_layers",
-    "decoder_layers": "num_decoder_layers",
-    "max_position_embeddings": "max_positions",
-    "activation_function": "activation",
-    "dropout": "dropout_rate",
-    "attention_dropout": "attention_dropout_rate",
-    "scale_embedding": "scale_embedding",
-}
-DEFAULTS = {"max_position_embeddings": 1024, "dropout": 0.1, "attention_dropout": 0.0}
-# By model_type: settings of `ModelConfig`, and defaults of theirs.
-FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "marian": (
-        {"norm": "post", "positions": "sinusoidal"},
-        {"activation_function": "gelu", "scale_embedding": False},
-    ),
-    "m2m_100": (
+SETTINGS = SettingsTable(
+    {
+        "d_model": Setting("d_model"),
+        "encoder_ffn_dim": Setting("d_ff"),
+        "decoder_ffn_dim": Setting("d_ff"),
+        "encoder_attention_heads": Setting("num_heads"),
+        "decoder_attention_heads": Setting("num_heads"),
+        "encoder_layers": Setting("num_layers"),
+        "decoder_layers": Setting("num_decoder_layers"),
+        "max_position_embeddings": Setting("max_positions", 1024),
+        "activation_function": Setting("activation", "gelu"),
+        "dropout": Setting("dropout_rate", 0.1),
+        "attention_dropout": Setting("attention_dropout_rate", 0.0),
+        "scale_embedding": Setting("scale_embedding", False),
+    },
+    possible={"is_encoder_decoder": (True,), "quantization_config": (None,)},
+)
+
+
+class Family(NamedTuple):
+    """What a model_type has.
+
+    model: settings of `ModelConfig`. defaults: of theirs, where they are others than in `SETTINGS`.
+    offset: rows of a table of positions before that of the first token.
+    """
+
+    model: Mapping[str, Any]
+    defaults: Mapping[str, Any] = {}
+    offset: int = 0
+
+
+FAMILIES = {
+    "marian": Family({"norm": "post", "positions": "sinusoidal"}),
+    "m2m_100": Family(
         {"norm": "pre", "positions": "sinusoidal_fairseq"},
         {"activation_function": "relu", "scale_embedding": True},
     ),
-    "mbart": (
-        {"norm": "pre", "positions": "learned", "embedding_norm": True},
-        {"activation_function": "gelu", "scale_embedding": False},
-    ),
+    "mbart": Family({"norm": "pre", "positions": "learned", "embedding_norm": True}, offset=2),
 }
 IDS = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
 UNUSED = {  # settings of a search that ours does not have, and what they are where they do nothing
@@ -61,102 +77,84 @@ UNUSED = {  # settings of a search that ours does not have, and what they are wh
     "max_new_tokens": (),
     "early_stopping": (False,),
 }
-SHARED, HEAD = "model.shared.weight", "lm_head.weight"
+SHARED, HEAD, LOGITS_BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 ENCODER, DECODER = (f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder"))
-TABLES = {  # where each of our tables may lie; copies in other places are left out of some files
-    "all": {"shared_embedding/table": (SHARED, ENCODER, DECODER, HEAD)},
-    "target": {"source_embedding/table": (ENCODER,), "target_embedding/table": (DECODER, HEAD)},
-    "none": {
-        "source_embedding/table": (ENCODER, SHARED),
-        "target_embedding/table": (DECODER, SHARED),
-        "softmax/table": (HEAD,),
-    },
-}
 POSITION_TABLES = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
 BUFFERS = [*POSITION_TABLES, *(f"{name}s" for name in POSITION_TABLES)]  # of sinusoids
-ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-LAYER = {
-    **{f"self_attention/{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+NAMES = {
+    "shared_embedding/table": SHARED,
+    "source_embedding/table": ENCODER,
+    "target_embedding/table": DECODER,
+    "softmax/table": HEAD,
+    **{f"{table}/bias": LOGITS_BIAS for table in SOFTMAX.values()},
+    "source_positions/table": POSITION_TABLES[0],
+    "target_positions/table": POSITION_TABLES[1],
+    "source_norm": "model.encoder.layernorm_embedding",
+    "target_norm": "model.decoder.layernorm_embedding",
+    "layer": "model.@.layers.#.",
+    "self_attention/query": "self_attn.q_proj",
+    "self_attention/key": "self_attn.k_proj",
+    "self_attention/value": "self_attn.v_proj",
+    "self_attention/output": "self_attn.out_proj",
     "self_residual/LayerNorm_0": "self_attn_layer_norm",
-    **{f"encoder_attention/{ours}": f"encoder_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+    "encoder_attention/query": "encoder_attn.q_proj",
+    "encoder_attention/key": "encoder_attn.k_proj",
+    "encoder_attention/value": "encoder_attn.v_proj",
+    "encoder_attention/output": "encoder_attn.out_proj",
     "encoder_residual/LayerNorm_0": "encoder_attn_layer_norm",
     "feed_forward/inner": "fc1",
     "feed_forward/outer": "fc2",
     "feed_forward_residual/LayerNorm_0": "final_layer_norm",
+    "encoder/last_norm": "model.encoder.layer_norm",
+    "decoder/last_norm": "model.decoder.layer_norm",
+}
+COPIES = {  # by model.embedding_sharing: where else a table may lie, as others of the same content
+    "all": {SHARED: (ENCODER, DECODER, HEAD)},
+    "target": {DECODER: (HEAD,)},
+    "none": {ENCODER: (SHARED,), DECODER: (SHARED,)},
 }
 
 
 def read_seq2seq(
     folder: PathLike, source_language: str = "", target_language: str = ""
 ) -> PortableModel:
-    """Reads a folder of Hugging Face with a model of type marian, m2m_100 or mbart.
+    """Reads a folder of Hugging Face with a model whose type is in `FAMILIES`.
 
     The languages are needed by the models of many languages, and named as these do. Raises
     ValueError for a folder that is damaged or incomplete, or that holds what we cannot compute.
     """
-    folder = epath.Path(folder)
-    settings = read_seq2seq_settings(folder)
-    vocabulary = read_vocabulary(folder, settings, source_language, target_language)
+    folder = Path(folder)
+    settings = _read_settings(folder)
+    family = FAMILIES[settings["model_type"]]
+    vocabulary = read_vocabulary(folder, settings, (source_language, target_language))
     tensors = open_tensors(folder)
-    config = config_of(settings, vocabulary.languages)
-    _read_positions(settings["model_type"], config.model, tensors)
-    params = _read_params(settings, config.validate().model, vocabulary, tensors)
-    notes = [*vocabulary.notes, *describe_settings(settings, config, vocabulary.languages)]
+    own_settings = {**SETTINGS.read({**family.defaults, **settings}), **family.model}
+    config = translation_config(
+        own_settings | {"norm_epsilon": 1e-5} | _positions(family, own_settings, tensors),
+        vocabulary,
+        is_tied=settings.get("tie_word_embeddings", True),
+        is_shared=settings.get("share_encoder_decoder_embeddings", True),
+        beam_size=settings.get("num_beams", 1),
+        alpha=max(0.0, float(settings["length_penalty"])),
+    )
+    config.data.row_length = config.model.max_positions
+    params = _read_params(family, settings, config.validate(), vocabulary, tensors)
+    notes = [*vocabulary.notes, *_describe(settings, config, vocabulary.languages)]
     return PortableModel(config, params, vocabulary.tokenizers, notes=notes)
 
 
-def _read_positions(kind: str, model: ModelConfig, tensors: Tensors) -> None:
-    """Adapts `model` to the positions that a file holds: learned, or sinusoids that it computes."""
-    tables = [tensors[name] for name in POSITION_TABLES if name in tensors]
-    if kind == "mbart":
-        model.max_positions = min(map(len, tables), default=0) - OFFSET
-        return
-    for table in tables:
-        sinusoids = folds.position_table(model, {}, "", len(table))
-        own = table.astype(np.float32).take(folds.interleaved_columns(model.d_model), 1)
-        if np.abs(own - sinusoids).max() > ROUNDING:
-            model.positions, model.max_positions = "learned", len(table)
-            return
+def _read_settings(folder: Path) -> dict[str, Any]:
+    """Returns what config.json says, and over it generation_config.json; refuses what we lack.
 
-
-def _read_params(
-    settings: Mapping[str, Any], model: ModelConfig, vocabulary: Vocabulary, tensors: TensorFiles
-) -> FlatParams:
-    """Returns the parameters with our order of columns."""
-    is_sinusoidal = model.positions != "learned"
-    columns = folds.interleaved_columns(model.d_model)
-    bias, target = f"{SOFTMAX[model.embedding_sharing]}/bias", vocabulary.tokenizers[1]
-    silenced = [word for word in silenced_words(settings) if word < target.vocab_size]
-    if target.special.bos == target.special.pad:
-        silenced.append(target.special.bos)  # whose row is the start's
-
-    def change(name: str, array: np.ndarray) -> np.ndarray:
-        if name.endswith("_positions/table"):
-            return array[OFFSET:] if settings["model_type"] == "mbart" else array
-        array = array.reshape(-1) if name == bias else array
-        folds.check_rows(name, array, vocabulary.tokenizers)
-        if name == bias:
-            array = array.copy()
-            array[silenced] = folds.NEVER
-        return folds.permute_columns(name, array, columns) if is_sinusoidal else array
-
-    _name_tables(model.embedding_sharing, tensors)
-    table = entries(model)
-    if "final_logits_bias" not in tensors:  # M2M100
-        table = [entry for entry in table if entry.ours != bias]
-    params = read(table, tensors, ignored=BUFFERS if is_sinusoidal else (), change=change)
-    return {bias: change(bias, np.zeros(target.vocab_size, np.float32))} | params
-
-
-def read_seq2seq_settings(folder: epath.Path) -> dict[str, Any]:
-    """Returns what config.json says, and over it generation_config.json; refuses what we lack."""
-    given = [*read_settings(folder).items()]
-    if (folder / "generation_config.json").is_file():
-        given += read_settings(folder, "generation_config.json").items()
+    "silenced": the ids that no search may find.
+    """
+    files = ["config.json", "generation_config.json"]
+    given = [read_settings(folder, file) for file in files if (folder / file).is_file()]
+    given = [pair for part in given for pair in part.items()]
     settings = {name: value for name, value in given if value is not None}
-    end = settings.get("eos_token_id")
+    end, silent = settings.get("eos_token_id"), settings.setdefault("bad_words_ids", [])
     settings["eos_token_id"] = end[0] if isinstance(end, list) and len(end) == 1 else end
-    penalty, silent = settings.get("length_penalty", 1.0), settings.get("bad_words_ids", [])
+    penalty = settings.setdefault("length_penalty", 1.0)
     lacking = [name for name in IDS if type(settings.get(name)) is not int]
     if not is_count(settings.get("vocab_size")):
         lacking.append("vocab_size")
@@ -168,53 +166,63 @@ def read_seq2seq_settings(folder: epath.Path) -> dict[str, Any]:
     lists = silent if isinstance(silent, list) else [silent]
     if any(not isinstance(ids, list) or any(i not in known for i in ids) for ids in lists):
         raise ValueError(f"bad_words_ids must list ids from 0 to {known[-1]:,}, not {silent!r}.")
-    return settings
+    return settings | {"silenced": [words[0] for words in silent if len(words) == 1]}
 
 
-def config_of(settings: Mapping[str, Any], languages: tuple[str, str]) -> Config:
-    """Returns the configuration of a run with this model; languages: "" where unknown."""
-    family, defaults = FAMILIES[settings["model_type"]]
-    is_shared = settings.get("share_encoder_decoder_embeddings", True)
-    is_tied = settings.get("tie_word_embeddings", True)
-    possible = {
-        "decoder_ffn_dim": (settings.get("encoder_ffn_dim"),),
-        "decoder_attention_heads": (settings.get("encoder_attention_heads"),),
-        "is_encoder_decoder": (True,),
-        "quantization_config": (None,),
-    }
-    if is_shared:
-        possible["decoder_vocab_size"] = (settings["vocab_size"],)
-    table = SettingsTable(NAMES, DEFAULTS | defaults, possible)
-    model = ModelConfig(
-        **table.read(settings),
-        **family,
-        norm_epsilon=1e-5,
-        projection_bias=True,
-        output_bias=True,
-        embedding_sharing="none" if not is_tied else "all" if is_shared else "target",
-    )
-    config = Config(model=model)
-    config.data.row_length = model.max_positions
-    config.tokenizer.kind, config.tokenizer.shared = "imported", is_shared
-    name_languages(config, languages)
-    decoding = config.decoding
-    decoding.beam_size, decoding.length_penalty = settings.get("num_beams", 1), "power"
-    decoding.alpha = max(0.0, float(settings.get("length_penalty", 1.0)))
-    return config
+def _positions(family: Family, settings: Mapping[str, Any], tensors: Tensors) -> dict[str, Any]:
+    """Returns settings of the positions in a file, unless they are sinusoids that we compute."""
+    tables = [tensors[name] for name in POSITION_TABLES if name in tensors]
+    model = ModelConfig(**settings)
+    for table in tables:
+        if model.positions != "learned":
+            sinusoids = folds.position_table(model, {}, "", len(table))
+            own = table.astype(np.float32).take(folds.interleaved_columns(model.d_model), 1)
+            if np.abs(own - sinusoids).max() <= ROUNDING:
+                continue
+        return {"positions": "learned", "max_positions": len(table) - family.offset}
+    return {}
 
 
-def describe_settings(
-    settings: Mapping[str, Any], config: Config, languages: tuple[str, str]
-) -> list[str]:
+def _read_params(
+    family: Family,
+    settings: Mapping[str, Any],
+    config: Config,
+    vocabulary: Vocabulary,
+    tensors: TensorFiles,
+) -> FlatParams:
+    """Returns the parameters with our order of columns."""
+    model = config.model
+    is_sinusoidal = model.positions != "learned"
+    columns = folds.interleaved_columns(model.d_model)
+    bias, target = f"{SOFTMAX[model.embedding_sharing]}/bias", vocabulary.tokenizers[1]
+    silenced = settings["silenced"]
+    if target.special.bos == target.special.pad:
+        silenced = [*silenced, target.special.bos]  # whose row is the start's
+
+    def change(name: str, array: np.ndarray) -> np.ndarray:
+        if name.endswith("_positions/table"):
+            return array[family.offset :]
+        if name == bias:
+            array = array.reshape(-1).copy()
+            array[[word for word in silenced if word < len(array)]] = folds.NEVER
+        return folds.permute_columns(name, array, columns) if is_sinusoidal else array
+
+    ignored = [*_copies(model.embedding_sharing, tensors), *(BUFFERS if is_sinusoidal else ())]
+    table = entries(array_names(config, vocabulary.tokenizers), NAMES)
+    absent = () if LOGITS_BIAS in tensors else (LOGITS_BIAS,)  # M2M100
+    return read(table, tensors, ignored=ignored, absent=absent, change=change)
+
+
+def _describe(settings: Mapping[str, Any], config: Config, languages: tuple[str, str]) -> list[str]:
     """Returns what the user should know of the settings, a sentence each."""
     notes, unused = [], {name: idle for name, idle in UNUSED.items() if name in settings}
     if not all(languages):
         pair = f"{config.data.source_language} to {config.data.target_language}"
         notes.append(f"The folder does not name its languages; the run says {pair}.")
     listed = [f"{name}={settings[name]}" for name in unused if settings[name] not in unused[name]]
-    if len(silenced_words(settings)) < len(settings.get("bad_words_ids", [])):
+    if len(settings["silenced"]) < len(settings["bad_words_ids"]):
         listed.append("bad_words_ids of several pieces")
-    if settings.get("length_penalty", 1.0) < 0:
+    if settings["length_penalty"] < 0:
         listed.append(f"length_penalty={settings['length_penalty']}")
     if listed:
         notes.append(
@@ -224,35 +232,17 @@ def describe_settings(
     return notes
 
 
-def silenced_words(settings: Mapping[str, Any]) -> list[int]:
-    """Returns their ids that no search may find."""
-    return [words[0] for words in settings.get("bad_words_ids", []) if len(words) == 1]
+def _copies(sharing: str, tensors: TensorFiles) -> list[str]:
+    """Returns the names in `COPIES`; a table that is there by such a name alone gets its own.
 
-
-def entries(model: ModelConfig) -> list[Entry]:
-    """Returns the table of names of a model with such settings."""
-    tables = TABLES[model.embedding_sharing]
-    table = [Entry(ours, places[0]) for ours, places in tables.items()]
-    if model.output_bias:
-        table.append(Entry(f"{SOFTMAX[model.embedding_sharing]}/bias", "final_logits_bias"))
-    if model.positions == "learned":
-        sides = "source_positions/table", "target_positions/table"
-        table += map(Entry, sides, POSITION_TABLES)
-    return table + translation_stacks(
-        model, "model.@.layers.#.", LAYER, "model.@.layernorm_embedding", "model.@.layer_norm"
-    )
-
-
-def _name_tables(sharing: str, tensors: TensorFiles) -> None:
-    """Gives each table its first name in `TABLES` without copies; ValueError if they differ."""
-    tables = {}
-    for places in TABLES[sharing].values():
-        names = [name for name in places if name in tensors]
-        for other in names[1:]:
-            if not np.array_equal(tensors[names[0]], tensors[other]):
-                raise ValueError(f"By config.json {names[0]} is {other}, but they differ.")
-        if names:
-            tables[places[0]] = tensors.data[names[0]]
-    for name in (name for places in TABLES[sharing].values() for name in places):
-        tensors.data.pop(name, None)
-    tensors.data |= tables
+    Raises ValueError if tables differ that should be one.
+    """
+    data, copies = tensors.data, []
+    for first, others in COPIES[sharing].items():
+        copies += others
+        for other in others:
+            if other in data:
+                data.setdefault(first, data[other])
+                if not np.array_equal(tensors[first], tensors[other]):
+                    raise ValueError(f"By config.json {first} is {other}, but they differ.")
+    return copies

@@ -1,8 +1,8 @@
 """The vocabularies of BERT's and GPT-2's Hugging Face folders: read, and written."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from etils import epath
 
@@ -13,8 +13,9 @@ from transformer.data.tokenizers.huggingface import (
     byte_level,
     parse_tokenizer,
 )
-from transformer.files.storage import PathLike, write_atomically
+from transformer.files.storage import PathLike
 from transformer.interop.settings import read_settings
+from transformer.interop.writing import write_files
 from transformer.optional_libraries import require
 from transformer.special_tokens import SpecialIds
 
@@ -23,47 +24,37 @@ CONTROL = "pad_token", "cls_token", "sep_token", "unk_token", "mask_token"
 BERT = "[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"
 
 
-def read_bert_tokenizer(folder: PathLike) -> HuggingFaceTokenizer:
-    """Reads tokenizer.json or vocab.txt; raises ValueError if neither is there and whole."""
-    text, settings = _read(folder, "vocab.txt")
-    names = [_content(settings.get(key)) or usual for key, usual in zip(CONTROL, BERT, strict=True)]
-    if isinstance(text, list):
-        text = bert_json(
-            *text,
-            lowercase=settings.get("do_lower_case", True),
-            strip_accents=settings.get("strip_accents"),
-            tokenize_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        )
-    return with_control_tokens(text, names)
+class Vocabulary(NamedTuple):
+    """A kind of vocabularies.
+
+    control: settings that name its control tokens; tokens: those where nothing names them. older:
+    the files of before tokenizer.json; convert: returns that of them, with some settings.
+    """
+
+    control: Sequence[str]
+    tokens: Sequence[str]
+    older: Sequence[str]
+    convert: Callable[..., str]
+    settings: Sequence[str]
 
 
-def read_gpt2_tokenizer(folder: PathLike) -> HuggingFaceTokenizer:
-    """Reads tokenizer.json or two older files; raises ValueError as `read_bert_tokenizer`."""
-    text, settings = _read(folder, "vocab.json", "merges.txt")
-    names = [_content(settings.get("eos_token")) or END] * len(CONTROL)
-    if isinstance(text, list):
-        text = gpt2_json(*text, add_prefix_space=settings.get("add_prefix_space", False))
-    return with_control_tokens(text, names)
-
-
-def _read(folder: PathLike, *older: str) -> tuple[str | list[str], dict[str, Any]]:
-    """Returns (the text of tokenizer.json or those of older files, the settings beside it)."""
-    folder, name = epath.Path(folder), "tokenizer_config.json"
+def read_tokenizer(folder: PathLike, model_type: str) -> HuggingFaceTokenizer:
+    """Reads tokenizer.json or older files; raises ValueError if they are not there and whole."""
+    folder, kind, name = epath.Path(folder), KINDS[model_type], "tokenizer_config.json"
     settings = read_settings(folder, name) if (folder / name).is_file() else {}
     is_new = (folder / "tokenizer.json").is_file()
     try:
-        files = ["tokenizer.json"] if is_new else older
+        files = ["tokenizer.json"] if is_new else kind.older
         texts = [(folder / file).read_bytes().decode() for file in files]
     except OSError:
-        raise ValueError(f"{folder} holds neither tokenizer.json nor {older[0]}.") from None
+        raise ValueError(f"{folder} holds neither tokenizer.json nor {kind.older[0]}.") from None
     except UnicodeDecodeError:
         raise ValueError(f"{folder}: its tokenizer is not UTF-8; restore the file.") from None
-    return texts[0] if is_new else texts, settings
-
-
-def _content(token: Any) -> str | None:
-    """Returns a token that a setting names, as a string or as {"content": …}."""
-    return token.get("content") if isinstance(token, dict) else token
+    given = {name: settings[name] for name in kind.settings if settings.get(name) is not None}
+    text = texts[0] if is_new else kind.convert(*texts, **given)
+    tokens = [settings.get(key) or kind.tokens[i] for i, key in enumerate(kind.control)]
+    names = [token["content"] if isinstance(token, dict) else token for token in tokens]
+    return with_control_tokens(text, names)
 
 
 def with_control_tokens(text: str, names: Sequence[str]) -> HuggingFaceTokenizer:
@@ -96,21 +87,20 @@ def with_control_tokens(text: str, names: Sequence[str]) -> HuggingFaceTokenizer
 def bert_json(
     vocabulary: str,
     *,
-    lowercase: bool = True,
+    do_lower_case: bool = True,
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool = True,
 ) -> str:
     """Returns the tokenizer.json of BERT's vocab.txt, which holds a token per line.
 
-    lowercase (do_lower_case there), strip_accents and tokenize_chinese_chars are settings of
-    tokenizer_config.json; strip_accents=None does as `lowercase` says.
+    The others are settings of tokenizer_config.json; strip_accents=None does as `do_lower_case`.
     """
     tokens = vocabulary.replace("\r\n", "\n").removesuffix("\n").split("\n")
     if missing := [name for name in BERT if name not in tokens]:
         raise ValueError(f"vocab.txt lacks {', '.join(missing)}: it is not that of a BERT model.")
     tokenizer = require("tokenizers").BertWordPieceTokenizer(
         {token: i for i, token in enumerate(tokens)},
-        lowercase=lowercase,
+        lowercase=do_lower_case,
         strip_accents=strip_accents,
         handle_chinese_chars=tokenize_chinese_chars,
     )
@@ -134,16 +124,26 @@ def gpt2_json(vocabulary: str, merges: str, *, add_prefix_space: bool = False) -
     return tokenizer.to_str()
 
 
-def write_tokenizer(
-    folder: epath.Path, tokenizer: Tokenizer, settings: Mapping[str, Any]
-) -> list[str]:
-    """Writes the tokenizer of a run beside an exported model; returns what was written.
+KINDS = {
+    "bert": Vocabulary(
+        CONTROL, BERT, ("vocab.txt",), bert_json,
+        settings=("do_lower_case", "strip_accents", "tokenize_chinese_chars"),
+    ),
+    "gpt2": Vocabulary(
+        ("eos_token",) * 5, (END,) * 5, ("vocab.json", "merges.txt"), gpt2_json,
+        settings=("add_prefix_space",),
+    ),
+}  # fmt: skip
 
-    settings: of tokenizer_config.json besides the names of control tokens.
+
+def write_tokenizer(folder: epath.Path, tokenizer: Tokenizer, longest: int) -> list[str]:
+    """Writes the tokenizer of a run beside an exported model; returns what to know of it.
+
+    longest: the number of tokens in a text.
     """
     if not isinstance(tokenizer, HuggingFaceTokenizer):
         name = f"tokenizer{tokenizer.suffix}"
-        write_atomically(folder / name, tokenizer.to_bytes())
+        write_files(folder, {name: tokenizer.to_bytes()})
         return [f"{name} is the tokenizer of this package: Hugging Face cannot read it."]
     control = dict(zip(CONTROL, tokenizer.pieces(tokenizer.special), strict=True))
     inputs = ["input_ids", "attention_mask"]
@@ -151,8 +151,7 @@ def write_tokenizer(
         control = dict.fromkeys(("bos_token", "eos_token", "unk_token"), control["sep_token"])
     else:  # GPT-2 would add vectors of token types as well
         inputs.append("token_type_ids")
-    about = {"tokenizer_class": "PreTrainedTokenizerFast", **control, **settings}
-    about["model_input_names"] = inputs
-    write_atomically(folder / "tokenizer.json", tokenizer.text)
-    write_atomically(folder / "tokenizer_config.json", json.dumps(about, indent=2) + "\n")
+    about = {"tokenizer_class": "PreTrainedTokenizerFast", **control}
+    about |= {"model_max_length": longest, "model_input_names": inputs}
+    write_files(folder, {"tokenizer.json": tokenizer.text, "tokenizer_config.json": about})
     return []

@@ -10,21 +10,34 @@ from transformer.files.storage import PathLike
 from transformer.interop.huggingface import bert
 from transformer.interop.huggingface.one_stack import stack_config
 from transformer.interop.portable_model import FlatParams, PortableModel
-from transformer.interop.settings import SettingsTable, class_names, is_count, read_settings
+from transformer.interop.settings import (
+    Setting,
+    SettingsTable,
+    class_names,
+    is_count,
+    read_settings,
+)
 from transformer.interop.weights import name_table
 from transformer.interop.weights.files import open_tensors
-from transformer.interop.weights.name_table import Entry, Style, Tensors, layers, modules
 
 SETTINGS = SettingsTable(
-    bert.NAMES,
-    bert.DEFAULTS | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+    {
+        **bert.STACK,
+        "hidden_dropout_prob": Setting("dropout_rate", 0.0),
+        "attention_probs_dropout_prob": Setting("attention_dropout_rate", 0.0),
+    },
     possible={
         "model_type": ("vit",),
         "pooler_act": ("tanh",),
         "problem_type": ("single_label_classification",),
     },
 )
-LAYER = {
+NAMES = {
+    "class_token": "vit.embeddings.cls_token",
+    "positions/table": "vit.embeddings.position_embeddings",
+    "patches/kernel": "vit.embeddings.patch_embeddings.projection.weight",
+    "patches/bias": "vit.embeddings.patch_embeddings.projection.bias",
+    "layer": "vit.encoder.layer.#.",
     "self_attention/query": "attention.attention.query",
     "self_attention/key": "attention.attention.key",
     "self_attention/value": "attention.attention.value",
@@ -33,13 +46,11 @@ LAYER = {
     "feed_forward/inner": "intermediate.dense",
     "feed_forward/outer": "output.dense",
     "feed_forward_residual/LayerNorm_0": "layernorm_after",
-}
-NAMES = {
-    **layers("encoder/layer_#/", "vit.encoder.layer.#.", LAYER),
     "encoder/last_norm": "vit.layernorm",
+    "pooler/dense": "pooler.dense",
+    "classes": "classifier",
 }
-PATCHES = {"patches": "vit.embeddings.patch_embeddings.projection"}
-PREPROCESSOR, POOLER, CLASSES = "preprocessor_config.json", "pooler.dense", "classifier"
+PREPROCESSOR = "preprocessor_config.json"
 PROJECTION_BIASES = tuple(f"attention.attention.{p}.bias" for p in ("query", "key", "value"))
 NO_CLASS = "unknown"  # the only class of a ViTModel, until it is fine-tuned
 
@@ -60,20 +71,27 @@ def read(folder: PathLike) -> PortableModel:
         **model_settings,
         max_positions=1 + (height // patch_size) * (width // patch_size),
         norm="pre",
-        pooling="pooler" if f"{POOLER}.weight" in tensors else "first",
+        pooling="pooler" if "pooler.dense.weight" in tensors else "first",
     )
     config.data.patch_size = patch_size
-    params = _read_params(config.model.num_layers, settings, tensors)
-    params |= fold_pixels(params, channels, pixels)
     notes = [f"Images are numbers from 0 to 1, resized to {height} × {width}: scaling is folded."]
-    if "classes/bias" in params:
-        classes = class_names(settings, len(params["classes/bias"]))
+    names, classes = dict(NAMES), [NO_CLASS]
+    if has_classes := "classifier.weight" in tensors:
+        classes = class_names(settings, len(tensors["classifier.weight"]))
     else:
-        classes = [NO_CLASS]
+        del names["classes"]
+        notes.append(f"It has no classes: fine-tune it, it says {NO_CLASS!r} to every image.")
+    labels = Labels(classes, [*image_shape])
+    table = name_table.entries(name_table.array_names(config, (), labels), names)
+    absent = () if settings.get("qkv_bias", True) else PROJECTION_BIASES
+    params = name_table.read(table, tensors, prefix="vit.", absent=absent)
+    if not has_classes:
         params["classes/kernel"] = np.zeros((config.model.d_model, 1), np.float32)
         params["classes/bias"] = np.zeros(1, np.float32)
-        notes.append(f"It has no classes: fine-tune it, it says {NO_CLASS!r} to every image.")
-    return PortableModel(config, params, labels=Labels(classes, [*image_shape]), notes=notes)
+    params["class_token"] = params["class_token"][0, 0]
+    params["positions/table"] = params["positions/table"][0]
+    params |= fold_pixels(params, channels, pixels)
+    return PortableModel(config, params, labels=labels, notes=notes)
 
 
 def _image_shape(settings: Mapping[str, Any]) -> tuple[tuple[int, int, int], int]:
@@ -90,26 +108,6 @@ def _image_shape(settings: Mapping[str, Any]) -> tuple[tuple[int, int, int], int
             f"of {patch_size} × {other_side}: they must be squares that fill the image."
         )
     return (height, width, channels), patch_size
-
-
-def _read_params(num_layers: int, settings: Mapping[str, Any], tensors: Tensors) -> FlatParams:
-    """Returns our parameters of their tensors; the kernel of the patches is theirs."""
-    heads = {"pooler/dense": POOLER, "classes": CLASSES}
-    heads = {ours: name for ours, name in heads.items() if f"{name}.weight" in tensors}
-    table = [
-        Entry("class_token", "vit.embeddings.cls_token"),
-        Entry("positions/table", "vit.embeddings.position_embeddings"),
-        *modules(PATCHES, Style(transposed=False)),
-        *modules(NAMES | heads, num_layers=num_layers),
-    ]
-    in_file = table
-    if not settings.get("qkv_bias", True):
-        in_file = [entry for entry in table if not entry.theirs.endswith(PROJECTION_BIASES)]
-    params = name_table.read(in_file, tensors, prefix="vit.")
-    params |= name_table.zero_biases(params, table)
-    params["class_token"] = params["class_token"][0, 0]
-    params["positions/table"] = params["positions/table"][0]
-    return params
 
 
 def fold_pixels(params: FlatParams, channels: int, pixels: Mapping[str, Any]) -> FlatParams:

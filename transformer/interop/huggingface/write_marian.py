@@ -10,36 +10,30 @@ from typing import Any
 
 import numpy as np
 
+from transformer.config import Config
 from transformer.interop import writing
-from transformer.interop.huggingface.seq2seq import NAMES, entries
+from transformer.interop.huggingface.seq2seq import NAMES, SETTINGS
 from transformer.interop.portable_model import PortableModel
-from transformer.interop.settings import SettingsTable
 from transformer.interop.weights import folds
 from transformer.interop.weights.files import save_tensors
-from transformer.interop.weights.name_table import write, zero_biases
+from transformer.interop.weights.name_table import array_names, entries, write, zero_biases
 from transformer.special_tokens import SpecialIds
 
 MIN_POSITIONS = 512  # longer texts end in an IndexError there
 EPSILON = 1e-5  # of every layer normalisation there
 
 
-# Of source and target: the id in the run of each id of the folder, -1 for a <pad> that it lacks.
-Orders = tuple[list[int], list[int]]
+def order_ids(model: PortableModel) -> list[list[int]]:
+    """Returns, of source and target, the id in the run of each id of the folder.
 
-
-def order_ids(model: PortableModel) -> Orders:
-    """Returns the order of the run; but <pad> is first if the languages have two ids of it.
-
-    MarianMT has a single id of <pad>, which must be below the sizes of both vocabularies.
+    It is the same; but MarianMT has a single id of <pad>, below the sizes of both vocabularies, so
+    that is 0 if the run has two or, which -1 says, none.
     """
-    sizes = [tokenizer.vocab_size for tokenizer in model.tokenizers]
+    ids_of = [range(tokenizer.vocab_size) for tokenizer in model.tokenizers]
     pads = [tokenizer.special.pad for tokenizer in model.tokenizers]
     if pads[0] == pads[1] >= 0:
-        return [*range(sizes[0])], [*range(sizes[1])]
-    source, target = (
-        [pad, *(i for i in range(size) if i != pad)] for size, pad in zip(sizes, pads, strict=True)
-    )
-    return source, target
+        return [[*ids] for ids in ids_of]
+    return [[pad, *(i for i in ids if i != pad)] for ids, pad in zip(ids_of, pads, strict=True)]
 
 
 def save_marian(model: PortableModel, folder: Path) -> list[str]:
@@ -55,8 +49,7 @@ def save_marian(model: PortableModel, folder: Path) -> list[str]:
     if first := writing.first_pieces(model.tokenizers[1]):
         reasons.append(f"translations that begin with {first[0]}")
     needed = {"model.norm": "post", "model.embedding_norm": False}
-    way_out = "use the format ctranslate2, program or safetensors"
-    writing.check_holds("MarianMT", model.config, way_out, needed=needed, reasons=reasons)
+    writing.check_holds("MarianMT", model.config, needed=needed, reasons=reasons)
     num_positions = max(MIN_POSITIONS, config.max_positions, model.config.data.row_length)
     notes, orders = writing.search_notes(decoding, "transformers"), order_ids(model)
     readme = writing.render(
@@ -79,7 +72,7 @@ def save_marian(model: PortableModel, folder: Path) -> list[str]:
     return notes
 
 
-def _settings(model: PortableModel, orders: Orders, num_positions: int) -> dict[str, Any]:
+def _settings(model: PortableModel, orders: list[list[int]], num_positions: int) -> dict[str, Any]:
     """Returns config.json and generation_config.json."""
     config, decoding, (source, target) = model.config.model, model.config.decoding, orders
     special = SpecialIds(*map(target.index, model.tokenizers[1].special))
@@ -90,12 +83,9 @@ def _settings(model: PortableModel, orders: Orders, num_positions: int) -> dict[
         "forced_eos_token_id": special.eos,
         "pad_token_id": special.pad,
     }
-    settings = SettingsTable(NAMES, {}, {}).write(config) | {
+    settings = SETTINGS.write(config) | {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
-        "decoder_attention_heads": config.num_heads,
-        "decoder_ffn_dim": config.d_ff,
-        "decoder_layers": config.depth(is_decoder=True),
         "decoder_vocab_size": len(target),
         "dtype": "float32",
         "is_encoder_decoder": True,
@@ -116,10 +106,11 @@ def _settings(model: PortableModel, orders: Orders, num_positions: int) -> dict[
     return {"config.json": settings, "generation_config.json": search}
 
 
-def _vocabulary_files(model: PortableModel, orders: Orders, num_positions: int) -> dict[str, Any]:
+def _vocabulary_files(
+    model: PortableModel, orders: list[list[int]], num_positions: int
+) -> dict[str, Any]:
     """Returns vocab.json, target_vocab.json if there are two, and tokenizer_config.json."""
     source, target = ([*writing.vocabulary(tokenizer), "<pad>"] for tokenizer in model.tokenizers)
-
     vocabularies = [  # <pad> for an id of -1
         {pieces[i]: number for number, i in enumerate(order)}
         for pieces, order in zip((source, target), orders, strict=True)
@@ -142,7 +133,9 @@ def _vocabulary_files(model: PortableModel, orders: Orders, num_positions: int) 
     return files
 
 
-def _tensors(model: PortableModel, orders: Orders, num_positions: int) -> dict[str, np.ndarray]:
+def _tensors(
+    model: PortableModel, orders: list[list[int]], num_positions: int
+) -> dict[str, np.ndarray]:
     """Returns all tensors by their names, with the positions that MarianMT cannot compute."""
     config = replace(model.config.model, projection_bias=True, output_bias=True)
     params = {name: np.asarray(array, np.float32) for name, array in model.params.items()}
@@ -155,12 +148,11 @@ def _tensors(model: PortableModel, orders: Orders, num_positions: int) -> dict[s
         for name in ("source_positions/table", "target_positions/table"):
             params[name] = folds.position_table(config, params, name, num_positions)
         config = replace(config, positions="learned")
-    params |= zero_biases(params, entries(config))
+    table = entries(array_names(Config(model=config), model.tokenizers), NAMES)
+    params |= zero_biases(params, table)
     for name in filter(folds.has_token_rows, params):
         order = orders[0 if name.startswith("source") else 1]
-        params[name] = folds.append_row(name, params[name])[
-            order
-        ]  # the last for a <pad> that is new
-    tensors = write(entries(config), params)
+        params[name] = folds.append_row(name, params[name])[order]  # the last: a new <pad>
+    tensors = write(table, params)
     tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
     return tensors

@@ -4,12 +4,11 @@ All parameters here are those of a translation model.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.data.tokenizers.sentencepiece import Tokenizer
 from transformer.model.embedding import make_position_encoding
 
 # The bias of an id that no search may find; finite, as label smoothing takes a mean.
@@ -58,13 +57,6 @@ def append_row(name: str, array: np.ndarray) -> np.ndarray:
 def has_token_rows(name: str) -> bool:
     """Whether a parameter has a row for each token."""
     return name.split("/")[0].endswith(("_embedding", "softmax"))
-
-
-def check_rows(name: str, array: np.ndarray, tokenizers: Sequence[Tokenizer]) -> None:
-    """Raises ValueError unless a table or bias has a row for each token of its vocabulary."""
-    size = tokenizers[0 if name.startswith("source") else 1].vocab_size
-    if has_token_rows(name) and len(array) != size:
-        raise ValueError(f"{name} has {len(array)} rows, but its vocabulary {size} pieces.")
 
 
 def position_table(

@@ -3,12 +3,17 @@
 PyTorch's Linear holds [out, in], a kernel of Flax [in, out].
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from flax.traverse_util import flatten_dict
 
-from transformer.config import ModelConfig
+from transformer.checkpoint.restore import Run, abstract_params, smallest_batch
+from transformer.config import Config
+from transformer.data.files.labels import Labels
+from transformer.data.tokenizers.files import Tokenizer
 from transformer.interop.portable_model import FlatParams
 
 Tensors = Mapping[str, np.ndarray]  # of another system, by its names; perhaps read when asked for
@@ -43,59 +48,49 @@ class Style(NamedTuple):
 
 PYTORCH = Style()
 GAMMA_BETA = Style(scale="gamma", shift="beta")
+LAYER = re.compile(r"(encoder|decoder)/layer_(\d+)/")
 
 
-def modules(names: Mapping[str, str], style: Style = PYTORCH, num_layers: int = 0) -> list[Entry]:
-    """Returns the entries of dense layers and of layer normalisations; ours have "norm" in names.
+def array_names(
+    config: Config, tokenizers: tuple[Tokenizer, ...], labels: Labels | None = None
+) -> list[str]:
+    """Returns the names of all arrays of a model of ours, as "encoder/last_norm/scale"."""
+    run = Run.in_memory(config, tokenizers, labels)
+    params = abstract_params(run.model, smallest_batch(config, run.labels))
+    return [*flatten_dict(params, sep="/")]
 
-    names: theirs by ours. A # in both stands for the number of each layer, as in "h.#.mlp"; a {}
-    in theirs for what `style` calls an array, as in "self_{}q", which else comes behind a dot.
+
+def entries(arrays: Iterable[str], names: Mapping[str, str], style: Style = PYTORCH) -> list[Entry]:
+    """Returns the entries of those arrays of ours that another system has.
+
+    names: theirs by our name of an array, or of a module whose arrays are called as `style` says:
+    at the place of {}, as in "self_{}q", or else behind a dot. Modules of a layer are named without
+    it. Theirs begin with names["layer"], where @ stands for encoder or decoder, # for the number.
+
+    >>> entries(["decoder/layer_0/feed_forward/inner/kernel"],
+    ...         {"layer": "model.@.layers.#.", "feed_forward/inner": "fc1"})
+    [Entry("decoder/layer_0/feed_forward/inner/kernel", "model.decoder.layers.0.fc1.weight", True)]
     """
-    entries: list[Entry] = []
-    for ours, theirs in names.items():
-        theirs = theirs if "{}" in theirs else f"{theirs}.{{}}"
-        for i in range(num_layers if "#" in ours else 1):
-            owner, name = ours.replace("#", str(i)), theirs.replace("#", str(style.first + i))
-            if "norm" in owner.rpartition("/")[2].lower():
-                entries.append(Entry(f"{owner}/scale", name.format(style.scale)))
-                entries.append(Entry(f"{owner}/bias", name.format(style.shift)))
-            else:
-                kernel = f"{owner}/kernel", name.format(style.kernel)
-                entries.append(Entry(*kernel, style.transposed))
-                entries.append(Entry(f"{owner}/bias", name.format(style.bias)))
-    return entries
-
-
-def layers(ours: str, theirs: str, names: Mapping[str, str]) -> dict[str, str]:
-    """Returns a table for `modules` of names within a layer, and of what stands before them."""
-    return {f"{ours}{name}": f"{theirs}{other}" for name, other in names.items()}
-
-
-def translation_stacks(
-    model: ModelConfig,
-    layer: str,
-    names: Mapping[str, str],
-    embedding_norm: str,
-    last_norm: str,
-    style: Style = PYTORCH,
-) -> list[Entry]:
-    """Returns the entries of the encoder and the decoder of a translation model.
-
-    layer: what the names of a layer begin with; in all of theirs @ stands for encoder or decoder.
-    names: those of a layer of the decoder.
-    """
-    table: list[Entry] = []
-    for side, stack in (("source", "encoder"), ("target", "decoder")):
-        own = layers(f"{stack}/layer_#/", layer, names)
-        if stack == "encoder":
-            own = {ours: name for ours, name in own.items() if "/encoder_" not in ours}
-        if model.embedding_norm:
-            own[f"{side}_norm"] = embedding_norm
-        if model.norm == "pre":
-            own[f"{stack}/last_norm"] = last_norm
-        own = {ours: name.replace("@", stack) for ours, name in own.items()}
-        table += modules(own, style, model.depth(is_decoder=stack == "decoder"))
-    return table
+    table, places = [], [*names]
+    for array in arrays:
+        layer = LAYER.match(array)
+        module, _, kind = array[layer.end() if layer else 0 :].rpartition("/")
+        if array in names:
+            table.append((places.index(array), Entry(array, names[array])))
+        elif module in names:
+            theirs = names[module] if "{}" in names[module] else f"{names[module]}.{{}}"
+            if layer:
+                number = style.first + int(layer[2])
+                before = names["layer"].replace("@", layer[1]).replace("#", str(number))
+                theirs = before + theirs
+            is_norm = "norm" in module.rpartition("/")[2].lower()
+            bias = style.shift if is_norm else style.bias
+            theirs = theirs.format(
+                {"kernel": style.kernel, "scale": style.scale, "bias": bias}[kind]
+            )
+            entry = Entry(array, theirs, style.transposed and kind == "kernel")
+            table.append((places.index(module), entry))
+    return [entry for _, entry in sorted(table)]
 
 
 def _by_tensor(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
@@ -111,20 +106,22 @@ def read(
     *,
     prefix: str = "",
     ignored: Collection[str] = (),
+    absent: tuple[str, ...] = (),
     change: Callable[[str, np.ndarray], np.ndarray] = lambda name, array: array,
 ) -> FlatParams:
     """Returns our arrays, float32, of their tensors.
 
     prefix: what their names begin with in the table, but in no file of a bare model. ignored: names
-    of tensors that hold nothing of their own, as a second copy of a table. change: what becomes of
-    each array of ours, by name, before the next tensor is read: a large model is never in memory
-    twice. Raises ValueError, naming it, for a tensor that is missing, of integers, not finite or
-    unknown to the table.
+    of tensors that hold nothing of their own, as a second copy of a table. absent: ends of names of
+    biases that the file lacks, which are zero. change: what becomes of each array of ours, by name,
+    before the next tensor is read: a large model is never in memory twice. Raises ValueError,
+    naming it, for a tensor that is missing, of integers, not finite or unknown to the table.
     """
     if not any(name.startswith(prefix) for name in tensors):
         entries = [entry._replace(theirs=entry.theirs.removeprefix(prefix)) for entry in entries]
         ignored = [name.removeprefix(prefix) for name in ignored]
-    groups = _by_tensor(entries)
+    entries = [*entries]
+    groups = _by_tensor(entry for entry in entries if not entry.theirs.endswith(absent))
     problems = {
         "missing, of damaged files or another model": groups.keys() - tensors.keys(),
         "unknown, of a model of another kind": tensors.keys() - groups.keys() - {*ignored},
@@ -147,7 +144,8 @@ def read(
             if not np.isfinite(part).all():
                 raise ValueError(f"{name} has numbers that are NaN or infinite.")
             params[entry.ours] = change(entry.ours, part)
-    return params
+    zeros = zero_biases(params, entries)
+    return params | {name: change(name, array) for name, array in zeros.items()}
 
 
 def write(entries: Iterable[Entry], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

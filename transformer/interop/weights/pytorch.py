@@ -10,6 +10,7 @@ import pickle
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import index
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -31,44 +32,19 @@ class TensorFileError(ValueError):
     """Says what is wrong with a file; any other error while one is read is a sign of damage."""
 
 
+class Storage(NamedTuple):
+    """Numbers of one type in a file, which is mapped into memory; tensors are views of them."""
+
+    content: np.ndarray  # uint8
+    dtype: np.dtype
+
+
 def damaged(path: Path, reason: str, way_out: str = "copy it again") -> TensorFileError:
     """Returns the error for a file that is not what its name says."""
     with path.open("rb") as file:
         if file.read(24) == b"version https://git-lfs.":
             return TensorFileError(f"{path} is a pointer of Git LFS; fetch the file: git lfs pull.")
     return TensorFileError(f"{path} is damaged or incomplete: {reason}; {way_out}.")
-
-
-class StoredTensor(NamedTuple):
-    """A tensor whose first number is at byte `offset` of a file; `strides` count numbers.
-
-    A pickle could change the attributes of an object that is no tuple.
-    """
-
-    path: Path
-    offset: int
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    def read(self) -> np.ndarray:
-        """Returns the numbers; raises ValueError if the file has become shorter."""
-        num_bytes = self.num_spanned() * self.dtype.itemsize
-        content = np.fromfile(self.path, np.uint8, num_bytes, offset=self.offset)
-        if content.size < num_bytes:
-            raise damaged(self.path, "it is shorter than when it was opened")
-        strides = [stride * self.dtype.itemsize for stride in self.strides]
-        numbers = content.view(self.dtype)
-        return np.lib.stride_tricks.as_strided(numbers, self.shape, strides, writeable=False)
-
-    def num_spanned(self) -> int:
-        """Returns the numbers from the first to the last one of the tensor.
-
-        Shape (2, 3) with strides (1, 4) spans 1 + 1·1 + 2·4 = 10 numbers.
-        """
-        if 0 in self.shape:
-            return 0
-        return 1 + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
 
 
 def read_pytorch(path: Path) -> dict[str, Callable[[], np.ndarray]]:
@@ -78,7 +54,7 @@ def read_pytorch(path: Path) -> dict[str, Callable[[], np.ndarray]]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            content = _PickleReader(path, archive).load()
+            tensors = _PickleReader(path, archive).load()
     except TensorFileError:
         raise
     except zipfile.BadZipFile:
@@ -86,10 +62,11 @@ def read_pytorch(path: Path) -> dict[str, Callable[[], np.ndarray]]:
         raise damaged(path, reason, "take the model.safetensors of this model") from None
     except Exception:  # a damaged pickle raises a dozen types of error
         raise damaged(path, "its list of tensors cannot be read") from None
-    tensors = content if isinstance(content, dict) else {"": content}
-    if {*map(type, tensors)} - {str} or {*map(type, tensors.values())} - {StoredTensor}:
+    if not isinstance(tensors, dict) or any(
+        type(name) is not str or type(tensor) is not np.ndarray for name, tensor in tensors.items()
+    ):
         raise TensorFileError(f"{path} holds more than tensors by name.")
-    return {name: tensor.read for name, tensor in tensors.items()}
+    return {name: partial(np.array, tensor) for name, tensor in tensors.items()}
 
 
 class _PickleReader(pickle._Unpickler):
@@ -99,7 +76,7 @@ class _PickleReader(pickle._Unpickler):
     del dispatch[pickle.BYTEARRAY8[0]]  # would do so too, and no list of tensors has it
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
-        self._path = path
+        self._path, self._content = path, np.memmap(path, np.uint8, "r")
         self._members = {info.filename: info for info in archive.infolist()}
         pickles = [name for name in self._members if name.split("/")[1:] == ["data.pkl"]]
         if len(pickles) != 1:
@@ -114,6 +91,12 @@ class _PickleReader(pickle._Unpickler):
         if info.compress_type != zipfile.ZIP_STORED:
             raise damaged(self._path, "it is compressed, as torch.save never does")
         return info
+
+    def load_build(self) -> None:
+        """Drops the attributes that a pickle gives an object: torch.save notes versions there."""
+        self.stack.pop()  # pyrefly: ignore[missing-attribute]: of the reader in Python
+
+    dispatch[pickle.BUILD[0]] = load_build  # pyrefly: ignore[unsupported-operation]
 
     def find_class(self, module: str, name: str) -> Callable[..., Any] | np.dtype:
         """Returns what stands for a name in the pickle; raises ValueError for any but a few."""
@@ -131,28 +114,23 @@ class _PickleReader(pickle._Unpickler):
             )
         return known[full]
 
-    def persistent_load(self, pid: tuple[str, np.dtype, str, str, int]) -> StoredTensor:
-        """Returns where the numbers of a storage lie in the archive."""
+    def persistent_load(self, pid: tuple[str, np.dtype, str, str, int]) -> Storage:
+        """Returns the numbers of a storage, which come after a header of their own."""
         _, dtype, key, _, num_numbers = pid
-        info = self._member(f"data/{key}")
-        with self._path.open("rb") as file:  # the numbers come after a header of their own
-            file.seek(info.header_offset + 26)
-            offset = info.header_offset + 30 + int(np.frombuffer(file.read(4), np.uint16).sum())
-        rest = self._path.stat().st_size - offset
-        if num_numbers * dtype.itemsize > min(info.file_size, rest):
+        info, num_bytes = self._member(f"data/{key}"), num_numbers * dtype.itemsize
+        lengths = self._content[info.header_offset + 26 :][:4].view(np.uint16)
+        content = self._content[info.header_offset + 30 + int(lengths.sum()) :][:num_bytes]
+        if not 0 <= num_bytes <= min(info.file_size, len(content)):
             raise damaged(self._path, f"data/{key} is shorter than its tensors")
-        return StoredTensor(self._path, offset, dtype, (num_numbers,), (1,))
+        return Storage(content, dtype)
 
 
 def _rebuild_tensor(
-    storage: StoredTensor, first: int, shape: Sequence[int], strides: Sequence[int], *_: object
-) -> StoredTensor:
-    """Returns a view of a storage, from its number `first` on."""
-    first, shape, strides = index(first), tuple(map(index, shape)), tuple(map(index, strides))
-    (num_numbers,) = storage.shape
-    offset = storage.offset + first * storage.dtype.itemsize
-    tensor = StoredTensor(storage.path, offset, storage.dtype, shape, strides)
-    fits = storage.strides == (1,) and 0 <= first <= num_numbers - tensor.num_spanned()
-    if min((0, *shape, *strides)) < 0 or not fits or math.prod(shape) > num_numbers:
-        raise damaged(storage.path, f"a tensor {shape} lies beyond its numbers")
-    return tensor
+    storage: Storage, first: int, shape: Sequence[int], strides: Sequence[int], *_: object
+) -> np.ndarray:
+    """Returns a view of a storage, from its number `first` on; numpy refuses what lies beyond."""
+    (content, dtype), shape = storage, tuple(map(index, shape))
+    if type(storage) is not Storage or math.prod(shape) * dtype.itemsize > len(content):
+        raise ValueError  # an expanded tensor of few bytes would fill the memory
+    steps = [index(stride) * dtype.itemsize for stride in strides]
+    return np.ndarray(shape, dtype, content, index(first) * dtype.itemsize, steps)
