@@ -110,8 +110,7 @@ class Checkpoints:
 
     def best_step(self, steps: Sequence[int] | None = None) -> int | None:
         """Returns the best of some steps (None: those saved); None if none has a score."""
-        ranked = self._ranked(self.steps() if steps is None else steps)
-        return ranked[0] if ranked else None
+        return next(iter(self._ranked(self.steps() if steps is None else steps)), None)
 
     def _ranked(self, steps: Collection[int]) -> list[int]:
         """Returns those of some steps that have a score, the best first, as `record_score` says."""
