@@ -118,7 +118,7 @@ class Classifier(EncoderPredictor):
         records = ({"text": t, "label": c.label, "probabilities": c.probabilities} for t, c in both)
         return [*map(to_json, records)]
 
-    def _apply(self, params: Params, batch: Batch | ImageBatch) -> jax.Array:
+    def _apply(self, params: Params, batch: Any) -> jax.Array:
         """Returns probabilities [B, classes]."""
         return jax.nn.softmax(scoring.logits(self.model, params, batch)[:, 0])
 
