@@ -9,12 +9,7 @@ import pytest
 
 from tests.helpers.tiny_models import random_params
 from transformer.config import ModelConfig
-from transformer.model.attention import (
-    MultiHeadAttention,
-    ancestor_mask,
-    causal_mask,
-    segment_mask,
-)
+from transformer.model.attention import MultiHeadAttention, ancestor_mask, causal_mask, segment_mask
 from transformer.model.primitives import Dropout
 from transformer.registry import register_attention
 
