@@ -28,7 +28,11 @@ def test_the_steps_asked_for_are_traced_and_no_others(tmp_path, capsys):
     trainer = make_trainer(tmp_path, num_train_steps=6, eval_every=4)
     assert trainer.run(profile=Profile("2:3", trainer.workdir, 6)) == DONE
     assert read_trace(tmp_path / "profile") == ([3, 4, 5], {"input", "evaluation"})
-    assert f"profile: {tmp_path}/profile" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"profile: {tmp_path}/profile" in said and "no profile" not in said
+    trainer = make_trainer(tmp_path, num_train_steps=7)  # resumes after those steps
+    assert trainer.run(profile=Profile("2:3", trainer.workdir, 7)) == DONE
+    assert "no profile, as steps 3 to 5 were not trained" in capsys.readouterr().err
 
 
 def test_a_run_that_fails_keeps_its_profile_and_ends_it(tmp_path):
