@@ -303,7 +303,7 @@ def _counted(files: Sequence[Lines], sizes: Iterable[int], this: Phase) -> Itera
 
 def _warn(files: Sequence[Lines], warned: Counter[str]) -> Counter[str]:
     """Says how many lines were repaired, unless that is `warned` of; returns how many."""
-    repairs = sum((file.repairs() for file in files), Counter[str]())
+    repairs = sum((file.repairs.named() for file in files), Counter[str]())
     for name in repairs - warned:
         say(f"warning: {repairs[name]:,} {name}")
     return repairs
