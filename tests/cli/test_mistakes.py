@@ -66,19 +66,6 @@ def test_of_a_corpus(tmp_path, files, words, said):
     assert not workdir.parent.exists()
 
 
-def test_an_output_that_is_an_input(make_run, tmp_path):
-    """Catches a source text that its translation replaces, also through a link."""
-    text = tmp_path / "text"
-    text.write_text("a text\n")
-    (tmp_path / "symbolic").symlink_to(text)
-    (tmp_path / "hard").hardlink_to(text)
-    for name in ("text", "symbolic", "hard"):
-        words = [f"--workdir={make_run()}", f"--input={text}", f"--output={tmp_path / name}"]
-        for more in ([], ["--overwrite"]):
-            assert_refused(call("eval.py", *words, *more), "is read, too, and would be lost")
-    assert text.read_text() == "a text\n"
-
-
 def test_an_output_that_is_a_file_of_the_run(make_run):
     """Catches a configuration that is replaced by translations."""
     run = make_run()
