@@ -8,7 +8,6 @@ import lzma
 import os
 import sys
 import threading
-from collections import Counter
 from itertools import count, islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ import pytest
 
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from transformer.cli.process import explain_error
+from transformer.data.files.text import Repairs
 from transformer.exit_codes import ResumableError
 from transformer.inference import file_job
 from transformer.inference.file_job import Chunk, ResumableFile
@@ -62,7 +62,7 @@ def test_chunks_are_read_one_by_one_and_known_by_their_text():
     """Catches a corpus read into memory, and chunks that count as finished although a line or a
     prefix has changed."""
     taken = []
-    endless = MagicMock(fraction_read=None, repairs=Counter)
+    endless = MagicMock(fraction_read=None, repairs=Repairs())
     endless.__iter__.return_value = (taken.append(n) or str(n) for n in count())
     chunks = file_job.read_chunks([endless], [5, 7], Mock())
     assert [len(chunk.lines) for chunk in islice(chunks, 2)] == [5, 7] and len(taken) == 12

@@ -94,7 +94,7 @@ def read_chunks(files: Sequence[Lines], sizes: Iterable[int], this: Phase) -> It
 
 def _warn(files: Sequence[Lines], warned: Counter[str]) -> Counter[str]:
     """Says how many lines were repaired, unless that is `warned` of; returns how many."""
-    repairs = sum((file.repairs() for file in files), Counter[str]())
+    repairs = sum((file.repairs.named() for file in files), Counter[str]())
     for name in repairs - warned:
         say(f"warning: {repairs[name]:,} {name}")
     return repairs
