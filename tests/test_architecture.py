@@ -28,7 +28,6 @@ COMMANDS_CALL = {  # besides the public names of the package
     "evaluation.evaluation_set.read_lines",
     "evaluation.scores.checkpoint_table",
     "inference.file_job.check_files",
-    "inference.file_job.open_stream",
     "training.ablation.ablate",
     "training.automatic.choose_settings",
     "training.profile.serve_profiles",

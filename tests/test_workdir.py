@@ -161,16 +161,13 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
 
 def test_a_run_of_a_newer_version_says_so(tmp_path):
     """Catches a run of tomorrow that is refused as if it were damaged."""
-    workdir = make_run(tmp_path / "run")
-    values = json.loads((workdir / "config.json").read_text())
-    for changes, said in (
+    for model, said in (
         ({"attention": "of_the_future"}, "model.attention must be"),
         ({"flux_capacitor": 1}, "newer one, .* there is no model.flux_capacitor"),
     ):
-        changed = values | {"model": values["model"] | changes}
-        (workdir / "config.json").write_text(json.dumps(changed))
+        (tmp_path / "config.json").write_text(json.dumps({"model": model}))
         with pytest.raises(ValueError, match=rf"config\.json: .*{said}"):
-            workdir.load_config()
+            WorkDir(tmp_path).load_config()
 
 
 def test_only_what_follows_the_last_at_sign_of_a_run_names_a_checkpoint(tmp_path):

@@ -94,12 +94,15 @@ def test_a_classifier_takes_the_pooler_of_a_masked_lm(tmp_path):
 
 
 def test_layers_that_the_other_run_lacks_begin_fresh(runs):
-    """Catches a deeper model whose new layers go unmentioned."""
+    """Catches a deeper model whose new layers go unmentioned, and an array that is silently left
+    fresh for its shape."""
     params, note = start("translation", runs / "translation", num_layers=2)
     num_fresh = len([name for name in params if "/layer_1/" in name])
     assert note.endswith(f", {num_fresh} others begin fresh")
     assert params["encoder/layer_0/feed_forward/inner/kernel"].any()
     assert not params["encoder/layer_1/feed_forward/inner/kernel"].any()
+    with pytest.raises(ValueError, match=r"inner/bias is \(32,\) there, \(48,\) here"):
+        start("translation", runs / "translation", d_ff=48)
 
 
 def test_another_network_or_vocabulary_is_refused(runs):
@@ -154,9 +157,3 @@ def test_an_imported_vocabulary_is_taken_with_its_run(tmp_path):
     config.tokenizer.kind = "sentencepiece"
     with pytest.raises(ValueError, match=r"Set --config\.tokenizer\.kind=imported"):
         check_init_from(config)
-
-
-def test_an_array_of_another_shape_is_refused(runs):
-    """Catches an array that is silently left fresh for its shape."""
-    with pytest.raises(ValueError, match=r"inner/bias is \(32,\) there, \(48,\) here"):
-        start("translation", runs / "translation", d_ff=48)

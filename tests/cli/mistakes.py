@@ -132,6 +132,7 @@ EVALUATE = [  # (task of the run, words after eval.py --workdir=RUN, part of the
     ("translation", [FILE, "--output=s3://x/y"], "--output must be a file in a folder that exists"),
     ("translation", [FILE, "--output=configs"], "--output must be a file in a folder that exists"),
     ("translation", [FILE, "--output=Makefile"], "Makefile exists: name another --output"),
+    ("translation", [FILE, FILE.replace("in", "out", 1), "--overwrite"], "would be lost"),
     ("translation", [FILE, "--overwrite"], "--overwrite needs --output=FILE"),
     ("translation", ["--split=val", FILE], "--split cannot be used with --input"),
     ("translation", ["--corpus=data", FILE], "--corpus cannot be used with --input"),

@@ -133,8 +133,8 @@ def test_a_saved_run_is_the_run_that_was_scored(tmp_path):
         saved_run(tmp_path)
 
 
-def test_mistakes_are_refused_before_anything_is_trained(trained):
-    """Catches a mistake that is found when the other rows are trained."""
+def test_nothing_is_trained_for_a_mistake_or_a_plan(trained):
+    """Catches a mistake that is found when other rows are trained, and a dry run that begins."""
     for argument, said in (
         ("--rows=base,h9", "there is no row 'h9'; the rows are base, h1"),
         ("--table=nowhere.py", "--table must name a Python file"),
@@ -146,10 +146,6 @@ def test_mistakes_are_refused_before_anything_is_trained(trained):
         code, out, err = commands.call("ablate.py", argument)
         assert (code, out, trained.runs) == (2, b"", [])
         assert said in err and err.count("\n") == 1 and err.startswith("error: ")
-
-
-def test_the_plan_is_shown_without_training(trained):
-    """Catches a dry run that begins."""
     code, _, err = commands.call("ablate.py", "--dry_run", "--rows=base,h1,n2,n4")
     assert code == 0 and trained.runs == []
     assert "h1            num_heads 4 → 1" in err and "row n4 is left out" in err

@@ -4,7 +4,9 @@ import pytest
 
 from tests.cli.mistakes import BEGIN, CONFIG_FILES, CORPORA, END, EVALUATE, TRAIN
 from tests.helpers.commands import call
+from transformer.config import Config
 from transformer.training.trainer import Trainer
+from transformer.workdir import WorkDir
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +51,10 @@ def test_all_mistakes_of_a_configuration_file_are_named_at_once(tmp_path):
 
 
 @pytest.mark.parametrize(("task", "words", "said"), EVALUATE)
-def test_of_the_evaluate_command(make_run, task, words, said):
+def test_of_the_evaluate_command(tmp_path, task, words, said):
     """Catches a flag without effect that goes unnoticed, and a sentence that is a stack trace."""
-    assert_refused(call("eval.py", f"--workdir={make_run(task)}", *words), said)
+    WorkDir(tmp_path).save_config(Config(task=task))
+    assert_refused(call("eval.py", f"--workdir={tmp_path}", *words), said)
 
 
 @pytest.mark.parametrize(("files", "words", "said"), CORPORA)
@@ -66,25 +69,12 @@ def test_of_a_corpus(tmp_path, files, words, said):
     assert not workdir.parent.exists()
 
 
-def test_an_output_that_is_an_input(make_run, tmp_path):
-    """Catches a source text that its translation replaces, also through a link."""
-    text = tmp_path / "text"
-    text.write_text("a text\n")
-    (tmp_path / "symbolic").symlink_to(text)
-    (tmp_path / "hard").hardlink_to(text)
-    for name in ("text", "symbolic", "hard"):
-        words = [f"--workdir={make_run()}", f"--input={text}", f"--output={tmp_path / name}"]
-        for more in ([], ["--overwrite"]):
-            assert_refused(call("eval.py", *words, *more), "is read, too, and would be lost")
-    assert text.read_text() == "a text\n"
-
-
-def test_an_output_that_is_a_file_of_the_run(make_run):
+def test_an_output_that_is_a_file_of_the_run(tmp_path):
     """Catches a configuration that is replaced by translations."""
-    run = make_run()
-    (run / "results").mkdir()
+    WorkDir(tmp_path).save_config(Config())
+    (tmp_path / "results").mkdir()
     for name in ("config.json", "results/x", "tokenizer.model", "curves.png"):
-        words = ["--input=Makefile", "--overwrite", f"--output={run / name}"]
-        words = [f"--attention={run / name}"] if name == "curves.png" else words
-        ended = call("eval.py", f"--workdir={run}", *words)
+        words = ["--input=Makefile", "--overwrite", f"--output={tmp_path / name}"]
+        words = [f"--attention={tmp_path / name}"] if name == "curves.png" else words
+        ended = call("eval.py", f"--workdir={tmp_path}", *words)
         assert_refused(ended, "is a file of the run itself")

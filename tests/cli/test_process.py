@@ -79,10 +79,7 @@ def test_a_run_that_is_given_up_ends_at_once(error, monkeypatch, capsys):
         (PermissionError(13, "Permission denied", "/a/b"), "/a/b cannot be read or written: Permi"),
         (OSError(5, "Input/output error"), "standard output, cannot be read or written: Input/out"),
         (MemoryError("8 TiB"), "The memory of this machine is not enough (8 TiB)."),
-        (
-            JaxRuntimeError("RESOURCE_EXHAUSTED: 2 TiB\nmore"),
-            "(RESOURCE_EXHAUSTED: 2 TiB). To train",
-        ),
+        (JaxRuntimeError("RESOURCE_EXHAUSTED: 2 B\nmore"), "(RESOURCE_EXHAUSTED: 2 B). To train"),
     ],
 )
 def test_what_the_user_can_mend_gets_a_sentence(error, said):

@@ -10,8 +10,9 @@ from tests.helpers.scripts import ROOT, run, run_python
 from transformer.cli import command_line
 from transformer.cli.commands import evaluate, train
 from transformer.cli.commands.train import TrainFlags
-from transformer.config import python_files
+from transformer.config import Config, python_files
 from transformer.config.python_files import DEFAULT_CONFIG
+from transformer.workdir import WorkDir
 
 
 def parse(*words):
@@ -42,13 +43,13 @@ def test_settings_change_on_the_command_line_in_any_order():
     assert parse()[1].model.d_ff == 512
 
 
-def test_a_folder_is_enough(make_run, tmp_path, capsys):
+def test_a_folder_is_enough(tmp_path, capsys):
     """Catches a run that is resumed with the default configuration, or changes that are lost."""
-    run = make_run("images")
-    _, config = parse(f"--workdir={run}", "--config.training.num_train_steps=7")
+    WorkDir(tmp_path).save_config(Config(task="images"))
+    _, config = parse(f"--workdir={tmp_path}", "--config.training.num_train_steps=7")
     assert (config.task, config.training.num_train_steps) == ("images", 7)
-    assert capsys.readouterr().err == f"no --config: going on with {run}/config.json\n"
-    assert parse(f"--workdir={run}", "--config=embedded_en_de")[1].task == "translation"
+    assert capsys.readouterr().err == f"no --config: going on with {tmp_path}/config.json\n"
+    assert parse(f"--workdir={tmp_path}", "--config=embedded_en_de")[1].task == "translation"
     assert parse(f"--workdir={tmp_path / 'none'}")[1].model.d_model == 128
 
 

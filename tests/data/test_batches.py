@@ -44,7 +44,7 @@ BATCHES = {
     "packed": packed,
     "one pair": lambda seed: packed(seed, 1),
     "subword dropout": with_dropout,
-    "masked": lambda seed: MaskedBatches(packed(seed), rate=0.3, vocab_size=300, seed=seed),
+    "masked": lambda seed: MaskedBatches(packed(0), rate=0.3, vocab_size=300, seed=seed),
     "windows": lambda seed: Windows(IDS.flat, start=2, length=10, rows_per_batch=4, seed=seed),
     "images": images,
     "one image": lambda seed: images(seed, 1),

@@ -120,7 +120,7 @@ def counts_of(pairs, num_epochs, num_pairs):
 
 def test_weights_count_exactly():
     """Catches an epoch whose length varies, a weight that favours some pairs of a corpus, a
-    corpus that no epoch shows, and the same pairs whatever the seed."""
+    corpus that no epoch shows, the same pairs whatever the seed, and a mean without weights."""
     parts = [CorpusPart(40, 2.25), CorpusPart(10, 0.3), CorpusPart(0, 1.0), CorpusPart(7)]
     pairs = EpochPairs(parts, seed=0)
     assert len(pairs) == 90 + 3 + 7 and pairs.num_varying == 10 + 3
@@ -132,10 +132,6 @@ def test_weights_count_exactly():
     assert len(pairs) == 2 and counts_of(pairs, 10, 7).tolist() == [5, 5, 2, 2, 2, 2, 2]
     halves = (EpochPairs([CorpusPart(1000, 0.5)], seed).at(0, np.arange(500)) for seed in (0, 1))
     assert 180 < np.intersect1d(*halves).size < 320  # 250 expected
-
-
-def test_the_mean_length_is_that_of_the_epoch():
-    """Catches a mean that forgets the weights: rows would be too few."""
     lengths = np.array([1, 2, 3, 10, 10], np.uint16)
     assert EpochPairs([CorpusPart(3), CorpusPart(2, 3)], seed=0).mean(lengths) == 66 / 9
 

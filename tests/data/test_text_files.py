@@ -65,7 +65,7 @@ def test_bytes_that_are_not_utf8_are_counted_with_their_lines():
     for data, number, places in ((few, 2, "2, 4"), (many, 1000, "1, 2, 3, 4, 5, …")):
         lines = Lines(io.BytesIO(data), "train.de")
         list(lines)
-        ((repair, count),) = lines.repairs().items()
+        ((repair, count),) = lines.repairs.named().items()
         assert f"train.de line {places})" in repair and count == number
 
 
@@ -85,7 +85,7 @@ def test_a_line_without_end_is_cut_between_two_characters_and_the_next_is_whole(
     assert first == "x" * (LONGEST_LINE - 1)
     assert (second, third) == (fits.decode(), "next")
     assert max(map(len, read)) <= LONGEST_LINE + 1
-    assert found.repairs() == {"lines longer than 1 MiB, cut there (a line 1)": 1}
+    assert found.repairs.named() == {"lines longer than 1 MiB, cut there (a line 1)": 1}
 
 
 def test_a_file_that_breaks_off_gives_its_lines_and_then_a_sentence(tmp_path):
@@ -139,7 +139,7 @@ def test_a_validation_split_goes_by_any_of_its_usual_names(tmp_path):
 @pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="there is no /proc")
 def test_a_file_that_is_no_text_but_memory_is_named():
     """Catches a traceback, and a sentence that does not say which of several files it means."""
-    for read in (count_lines, lambda path: list(open_lines(path))):
+    for read in (count_lines, read_text):
         with pytest.raises(TransientError, match=r"^/proc/self/mem cannot be read: Input"):
             read("/proc/self/mem")
 

@@ -40,7 +40,7 @@ READERS = {  # of a split: (the ending of its file, (config, split) -> a list of
         "tsv",
         lambda config, split: [*zip(*load_evaluation_examples(config, split, "01"), strict=True)],
     ),
-    "words": ("conll", lambda config, split: load_labelled_words(config, split).texts),
+    "words": ("conll", lambda config, split: load_labelled_words(config, split)[0]),
     "images": ("npz", lambda config, split: load_images(config, split)[1]),
 }
 
@@ -69,14 +69,16 @@ def test_parts_of_a_split_are_disjoint_and_together_everything(kind, tmp_path):
 
 def test_bad_bytes_are_counted(tmp_path):
     """Catches a Latin-1 file that is trained on, or scored, without a word."""
-    config = corpus_of(tmp_path, train__txt=b"ok\n\xe4\n", train__tsv=b"a\t\xe4\nb\ttwo\n")
+    files = {"train__tsv": b"a\t\xe4\nb\ttwo\n", "train__conll": b"\xe4 a\n"}
+    config = corpus_of(tmp_path, train__txt=b"ok\n\xe4\n", **files)
     lines, repairs = load_text_lines(config, "train")
     texts, _, problems = load_training_examples(config)
     assert lines == ["ok", "\ufffd"] and texts == ["\ufffd", "two"]
     for found in (repairs, problems):
         assert [*found.values()] == [1] and "not UTF-8" in next(iter(found))
-    with pytest.warns(UserWarning, match=r"not UTF-8.*train\.tsv line 1"):
-        load_evaluation_examples(config, "train", ["a", "b"])
+    for load, name in ((load_evaluation_examples, "tsv"), (load_labelled_words, "conll")):
+        with pytest.warns(UserWarning, match=rf"not UTF-8.*train\.{name} line 1"):
+            load(config, "train", ["a", "b"])
 
 
 # ---- one long text
@@ -172,9 +174,9 @@ CONLL = "EU NNP B-ORG\nrejects VBZ O\n\n\n-x-\tO\n \nPeter NNP B-PER\nBlackburn 
 
 def test_columns_and_empty_lines(tmp_path):
     """Catches the second column for the label, and a last text that no empty line ends."""
-    found = load_labelled_words(corpus_of(tmp_path, train__conll=CONLL), "train")
-    assert found.texts == ["EU rejects", "-x-", "Peter Blackburn"]
-    assert found.labels == ["B-ORG O", "O", "B-PER I-PER"]
+    texts, labels, _ = load_labelled_words(corpus_of(tmp_path, train__conll=CONLL), "train")
+    assert texts == ["EU rejects", "-x-", "Peter Blackburn"]
+    assert labels == ["B-ORG O", "O", "B-PER I-PER"]
 
 
 @pytest.mark.parametrize(

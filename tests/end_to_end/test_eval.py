@@ -153,46 +153,23 @@ def test_runs_are_compared_beside_the_report_of_the_run(workdir, monkeypatch):
     assert differences[1]["p_holm"] == 1 and differences[2]["difference"] == scores[2] - scores[0]
 
 
-@pytest.fixture(scope="module")
-def corpus(workdir, tmp_path_factory):
-    """(the command that translates 2,000 lines, their translations made in one go)."""
-    rng, folder = random.Random(0), tmp_path_factory.mktemp("corpus")
+@pytest.mark.long
+def test_two_hosts_share_a_corpus_and_resume_after_a_kill(workdir, tmp_path):
+    """Catches chunks that each host does, a join before the last of them, hosts that hang, and
+    bytes that depend on a kill or on the hosts."""
+    rng, source = random.Random(0), tmp_path / "a.en"
     lines = [" ".join(str(rng.randrange(6)) for _ in range(rng.randrange(9))) for _ in range(2000)]
-    (folder / "a.en").write_text("".join(f"{line}\n" for line in lines))
-    words = ["eval.py", f"--workdir={workdir}", f"--input={folder / 'a.en'}"]
+    source.write_text("".join(f"{line}\n" for line in lines))
+    words = ["eval.py", f"--workdir={workdir}", f"--input={source}"]
     words += ["--chunk_lines=100", "--batch_size=64"]
-    code, _, err = call(*words, f"--output={folder / 'a.de'}")
+    code, _, err = call(*words, f"--output={tmp_path / 'a.de'}")
     assert code == 0, err
-    return words, (folder / "a.de").read_bytes()
-
-
-@pytest.mark.long
-def test_a_corpus_is_resumed_after_a_kill_and_a_signal(corpus, tmp_path):
-    """Catches finished chunks that are done twice, and bytes that depend on interruptions."""
-    (words, expected), ends = corpus, []
-    words = [*words, f"--output={tmp_path / 'out.de'}"]
-    for number in (signal.SIGKILL, signal.SIGTERM):
-        patch = signal_at_call(number, "transformer.inference.file_job.FileJob.run_chunk", 5)
-        ends += finish([start(*words, patch=patch)])
-    assert [code for code, _ in ends] == [-9, 75], ends
-    assert "resuming: 4 chunks done already" in ends[1][1]
-    assert "give the same command again" in ends[1][1]
-    code, _, err = call(*words, "--alpha=1")
-    assert (code, err.count("\n")) == (2, 1) and "options" in err
-    ((code, err),) = finish([start(*words)])
-    assert code == 0 and "resuming: 8 chunks done already" in err
-    assert (tmp_path / "out.de").read_bytes() == expected
-    assert list(tmp_path.iterdir()) == [tmp_path / "out.de"]
-
-
-@pytest.mark.long
-def test_two_hosts_share_a_corpus(corpus, tmp_path):
-    """Catches chunks that each host does, a join before the last of them, and hosts that hang."""
-    words, expected = corpus
-    words = [*words, f"--output={tmp_path / 'out.de'}"]
+    words += [f"--output={tmp_path / 'out.de'}"]
+    patch = signal_at_call(signal.SIGKILL, "transformer.inference.file_job.FileJob.run_chunk", 5)
+    assert finish([start(*words, patch=patch)])[0][0] == -9
     words += [f"--coordinator=localhost:{free_port()}", "--num_processes=2"]
     said = finish([start(*words, f"--process_id={index}") for index in range(2)])
     assert [code for code, _ in said] == [0, 0], said
     assert "2,000 lines" in said[0][1] and "2,000 lines" not in said[1][1]
-    assert (tmp_path / "out.de").read_bytes() == expected
-    assert list(tmp_path.iterdir()) == [tmp_path / "out.de"]
+    assert (tmp_path / "out.de").read_bytes() == (tmp_path / "a.de").read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"a.en", "a.de", "out.de"}

@@ -9,14 +9,19 @@ import pytest
 
 from tests.helpers.commands import call
 from tests.helpers.rings import others_long
-from tests.helpers.scripts import finish, losses, run_python, signal_at_call, start_words
+from tests.helpers.scripts import (
+    QUICKLY,
+    finish,
+    losses,
+    run_python,
+    signal_at_call,
+    start_words,
+)
 from tests.helpers.two_hosts import NOTHING, free_port, start_two
 from transformer.parallel import devices
 
 STEPS = ["--config.training.eval_every=6", "--config.training.checkpoint_every=4"]
-STEPS += ["--config.model.dropout_rate=0.0"]  # pmap draws its own for each device
-STEPS += ["--config.decoding.beam_size=1", "--config.decoding.max_extra_length=0"]
-STEPS += ["--config.data.max_validation_sentences=4", "--config.data.test_split=test[:20%]"]
+STEPS += [*QUICKLY, "--config.model.dropout_rate=0.0"]  # pmap draws its own for each device
 
 
 def second_sent(number, step):

@@ -18,7 +18,6 @@ from tests.checkpoint.test_checkpoints import make_state, save
 from tests.data.test_pair_files import write_jsonl, write_parquet, write_sides, write_tsv
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from tests.helpers.random_runs import make_config
-from tests.helpers.scored import evaluation
 from tests.helpers.scripts import write_corpus
 from transformer.checkpoint.checkpoints import Checkpoints
 from transformer.checkpoint.fingerprint import fingerprints
@@ -26,11 +25,9 @@ from transformer.cli.commands import evaluate, train
 from transformer.config import Config, DataConfig
 from transformer.data.corpora.corpus_facts import find_languages, missing_splits
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
-from transformer.evaluation import plots
 from transformer.files import storage
 from transformer.inference.file_job import translate_file
 from transformer.inference.translator import Translator
-from transformer.training.progress import Progress
 from transformer.training.trainer import Trainer
 from transformer.workdir import WorkDir
 
@@ -284,24 +281,6 @@ def test_a_cut_or_damaged_checkpoint_is_passed_over(cloud):
     assert fingerprints(restored) == fingerprints(make_state(1))
 
 
-def test_scores_pictures_and_events_lie_beside_the_run(cloud):
-    """Catches a picture or an events file in a local folder named `gs:`."""
-    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
-    workdir = make_run()
-    progress = Progress(workdir, Config())
-    progress.log(1, {"loss": 2.0})
-    progress.close()
-    plots.plot_curves(workdir.read_metrics(), workdir / "curves.png")
-    evaluation().save(workdir, "test")
-    names = [name.removeprefix("a b/rün/") for name in cloud.names()]
-    (events,) = (name for name in names if name.startswith("events.out.tfevents."))
-    kept = ("report.html", "report.json", "segments.jsonl", "translations.txt")
-    kept = [events, "metrics.jsonl", *(f"results/test/{name}" for name in kept)]
-    assert names == ["config.json", "curves.png", *kept]
-    assert b"loss" in cloud.objects["bucket", f"a b/rün/{events}"][0]
-    assert not os.path.exists("gs:")
-
-
 def test_a_corpus_is_translated_there_and_resumed(cloud):
     """Catches parts in a local folder named `gs:`, and a failure that uploads half a file."""
     lines = [f"line {n}" for n in range(9)]
@@ -346,7 +325,8 @@ def test_a_path_that_cannot_be_written_is_refused(cloud, path, said):
 
 
 def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
-    """Catches any access to the work directory that still takes it for a local folder."""
+    """Catches any access to the work directory that still takes it for a local folder, as a picture
+    or an events file in one named `gs:`."""
     config = make_config(d_model=8, d_ff=8, num_heads=1)
     config.data.corpus, config.data.row_length = str(write_corpus(tmp_path, num_train=40)), 16
     config.data.validation_split = config.data.test_split = "val"
@@ -360,6 +340,12 @@ def test_trains_resumes_and_evaluates(cloud, tmp_path, capsys):
     err = capsys.readouterr().err
     assert "resuming at step 3" in err
     assert "gs://bucket/run/results/val/report.html" in err
+    reports = ("report.html", "report.json", "segments.jsonl", "translations.txt")
+    files = {"curves.png"} if find_spec("matplotlib") else set()
+    files |= {"metrics.jsonl", *(f"results/val/{name}" for name in reports)}
+    assert {f"run/{name}" for name in files} <= set(cloud.names())
+    events = [content for (_, name), (content, _) in cloud.objects.items() if ".tfevents." in name]
+    assert all(b"loss" in content for content in events) and events and not os.path.exists("gs:")
     for (_, name), content in list(cloud.objects.items()):
         cloud.objects["read-only", name] = content
     scores = transformer.evaluate("gs://read-only/run", save=True)

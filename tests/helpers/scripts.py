@@ -22,6 +22,8 @@ patch, *sys.argv = sys.argv[1:]
 exec(patch)
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+QUICKLY = ["--config.decoding.beam_size=1", "--config.decoding.max_extra_length=0"]
+QUICKLY += ["--config.data.max_validation_sentences=4", "--config.data.test_split=test[:20%]"]
 SIGNAL_AT_CALL = """
 import pkgutil, signal
 from itertools import count

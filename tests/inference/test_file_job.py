@@ -11,13 +11,14 @@ import threading
 from itertools import count, islice
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import jax
 import pytest
 
 from tests.helpers.fake_translator import FakeTranslator, Killed
 from transformer.cli.process import explain_error
+from transformer.data.files.text import Repairs
 from transformer.exit_codes import ResumableError
 from transformer.inference import file_job
 from transformer.inference.file_job import Chunk, ResumableFile
@@ -61,8 +62,9 @@ def test_chunks_are_read_one_by_one_and_known_by_their_text():
     """Catches a corpus read into memory, and chunks that count as finished although a line or a
     prefix has changed."""
     taken = []
-    endless = (taken.append(n) or str(n) for n in count())
-    chunks = file_job.read_chunks([endless], [5, 7])
+    endless = MagicMock(fraction_read=None, repairs=Repairs())
+    endless.__iter__.return_value = (taken.append(n) or str(n) for n in count())
+    chunks = file_job.read_chunks([endless], [5, 7], Mock())
     assert [len(chunk.lines) for chunk in islice(chunks, 2)] == [5, 7] and len(taken) == 12
     texts = [["a", "b"]], [["a", "c"]], [["a", "b", ""]], [["a", "b"], ["x", ""]], [["a"], ["bx"]]
     assert len({Chunk(0, 0, *text).checksum for text in texts}) == len(texts)
@@ -186,10 +188,12 @@ def test_an_error_before_the_first_chunk_leaves_nothing_behind(source):
 def test_an_output_that_would_be_lost_is_refused(source):
     """Catches an input that its translation replaces, and a file that was not to be replaced; also
     a stopped job that may not go on."""
-    (output := source.with_name("out")).symlink_to(source)
-    with pytest.raises(ValueError, match="is read, too, and would be lost"):
-        run(source)
-    output.unlink()
+    output = source.with_name("out")
+    for link in (output.symlink_to, output.hardlink_to):
+        link(source)
+        with pytest.raises(ValueError, match="is read, too, and would be lost"):
+            run(source)
+        output.unlink()
     output.write_text("of yesterday")
     with pytest.raises(ValueError, match=r"exists: .* add --overwrite"):
         file_job.check_files(str(output), may_replace=False)
@@ -208,8 +212,8 @@ def test_bad_lines_are_reported_at_once_and_counted_at_the_end(source, capsys):
 
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_a_stream_is_written_as_chunks_end(is_terminal, source, monkeypatch, capsys):
-    """Catches translations that a pipe gets only at the end, commands to a terminal, and a person
-    who is not told what to type, or not answered after a line."""
+    """Catches translations that a pipe gets only at the end, commands to a terminal, a prompt in
+    the log of a pipe, and a person who is not told what to type, or not answered after a line."""
 
     class Pipe(io.BytesIO):
         isatty = lambda _: is_terminal  # noqa: E731
@@ -225,25 +229,13 @@ def test_a_stream_is_written_as_chunks_end(is_terminal, source, monkeypatch, cap
     source.write_text("a\n" * 700)
     run(source, output="", chunk_lines=300)
     assert counts == [3, 6, 9, 12, 13, *(13 + n for n in (64, 192, 448, 700))]
-    if is_terminal:
-        source.write_text("a\nb")
-        with source.open() as typed:
-            monkeypatch.setattr(sys, "stdin", typed)
-            monkeypatch.setattr(file_job.console, "is_terminal", lambda stream: stream is typed)
-            run(Path("-"), output="")
-        assert counts[-2:] == [714, 715]
-        assert "Type a text per line; Ctrl-D ends.\n" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("is_typed", [True, False])
-def test_a_person_is_told_what_to_type(is_typed, source, monkeypatch, capsys):
-    """Catches a command that waits for input without a word, and a prompt in the log of a pipe."""
-    with open(source) as file:
-        stdin = SimpleNamespace(isatty=lambda: is_typed, fileno=file.fileno, closed=False)
+    source.write_text("a\nb")
+    with source.open() as file:
+        stdin = SimpleNamespace(isatty=lambda: is_terminal, fileno=file.fileno, closed=False)
         monkeypatch.setattr(sys, "stdin", stdin)
-        file_job.translate_file(FakeTranslator(), "-", "")
-    out, err = capsys.readouterr()
-    assert ("Type a text per line" in err) is is_typed and "ä 9 enil\n" in out
+        run(Path("-"), output="")
+    assert counts[-2:] == [714 if is_terminal else 713, 715]
+    assert ("Type a text per line; Ctrl-D ends.\n" in capsys.readouterr().err) is is_terminal
 
 
 def test_pipes_and_devices_are_written_to(tmp_path):

@@ -5,13 +5,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tests.helpers.imported import GOLDEN
-from tests.helpers.imported import write_run as write_imported
 from tests.helpers.random_runs import write_run
 from transformer import TextEncoder, restore
 from transformer.data.rows.packing import PackedBatches
 from transformer.data.rows.ragged import Ragged
-from transformer.interop.huggingface import bert
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w1 w9 w9 w2", "", "w3 w2"]
 
@@ -38,16 +35,6 @@ def test_vectors_are_those_of_the_text_alone(task, tmp_path):
     np.testing.assert_allclose(mean, [x.mean(0) for x in states], atol=1e-5)
     np.testing.assert_allclose(first, [x[0] for x in states], atol=1e-5)
     assert encoder.encode([]).shape == (0, 16) and not encoder.num_truncated
-
-
-@pytest.mark.long
-def test_an_imported_bert_encodes(tmp_path):
-    """Catches [CLS] that is left out: "first" would be the vector of a word."""
-    folder = write_imported(bert.read(GOLDEN / "bert"), tmp_path / "run")
-    encoder, text = TextEncoder.from_checkpoint(folder), "The cat sat on the mat."
-    states = by_hand(restore(folder), text)
-    np.testing.assert_allclose(encoder.encode([text])[0], states.mean(0), atol=1e-5)
-    np.testing.assert_allclose(encoder.encode([text], pooling="first")[0], states[0], atol=1e-5)
 
 
 def test_what_it_cannot_encode_is_said(tmp_path):

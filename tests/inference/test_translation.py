@@ -20,7 +20,6 @@ PIECES = PiecesTokenizer([*WORDS, "a@@", "b"], "@@")
         CharacterTokenizer.train(["some words, and some others ü☃"]),
         PiecesTokenizer(["some", "wor@@", "ds", "and"], "@@"),
     ],
-    ids=["sentencepiece", "characters", "pieces"],
 )
 @pytest.mark.parametrize("text", ["some wor@@ ds", "", "and others, ☃☃ some", "s o"])
 def test_tokens_belong_to_the_words_that_they_spell(tokenizer, text):
@@ -59,6 +58,8 @@ def test_a_translator_aligns_by_the_last_layer_but_one():
     targets = [*random_sentences(5)[::-1], given, "w3", Translation("", 0.0, 0.0)]
     with pytest.warns(UserWarning, match="more than 256 tokens get no alignment"):
         assert translator.align(["w1 " * 300], ["w2"]) == [[]]
+    with pytest.raises(ValueError, match="1 sources cannot be paired with 2 targets"):
+        translator.align(["w1"], ["w2", given])
     found = translator.align(sources, targets)
     for source, target, pairs in zip(sources[:6], targets, found, strict=False):
         weights = translator.attention(source, target).encoder_decoder.mean(1)

@@ -9,16 +9,8 @@ import pytest
 
 from tests.helpers.tiny_models import random_params
 from transformer.config import ModelConfig
-from transformer.model.attention import (
-    ATTENTION_FUNCTIONS,
-    MultiHeadAttention,
-    ancestor_mask,
-    causal_mask,
-    segment_mask,
-    to_cache_layout,
-)
+from transformer.model.attention import MultiHeadAttention, ancestor_mask, causal_mask, segment_mask
 from transformer.model.primitives import Dropout
-from transformer.model.sparse_attention import PATTERNS
 from transformer.registry import register_attention
 
 B, T, S, N, H, D = 2, 3, 5, 2, 4, 6
@@ -62,26 +54,6 @@ def test_an_own_function_returns_a_value_for_each_query(result, found):
     register_attention("own", lambda query, key, value, mask=None, dropout=None: result(value))
     with pytest.raises(ValueError, match=rf"attention=own must return .*, not {found}\."):
         multi_head(attention="own")
-
-
-@pytest.mark.parametrize("name", sorted(set(ATTENTION_FUNCTIONS) - set(PATTERNS)))
-def test_attention_to_a_cache_is_attention_to_its_keys_and_values(name):
-    """Catches another scale, mask or function in a search, of one query at a time or of several."""
-    config = ModelConfig(d_model=D, num_heads=N, head_dim=H, attention=name)
-    module = MultiHeadAttention(config, name)
-    x = np.random.default_rng(1).normal(size=(B, S, D)).astype(np.float32)
-    mask = np.tril(np.ones((S, S), bool))[None, None]
-
-    def all_three(module):
-        full = module(x, x, mask=mask, deterministic=True)
-        attend, cache = module.attend_to_cache, to_cache_layout(*module.project_keys_values(x))
-        last = attend(x[:, 2:3], cache, mask=mask[:, :, 2:3])
-        return full, attend(x, cache, mask=mask), last
-
-    variables = {"params": random_params(module.init, method=all_three)}
-    full, cached, alone = jax.jit(partial(module.apply, method=all_three))(variables)
-    np.testing.assert_allclose(cached, full, atol=1e-5)
-    np.testing.assert_allclose(alone, full[:, 2:3], atol=1e-5)
 
 
 def test_dropout_keeps_rate_and_expectation():

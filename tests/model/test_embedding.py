@@ -9,7 +9,8 @@ import pytest
 
 from tests.helpers.tiny_models import random_params
 from transformer.config import ModelConfig
-from transformer.model.embedding import Embedding, make_position_encoding
+from transformer.model.embedding import Embedding
+from transformer.registry import POSITION_ENCODINGS
 
 V, D = 7, 8
 
@@ -29,7 +30,7 @@ def test_sinusoids_are_the_papers_or_those_of_other_systems(name, last, first):
         for i in range(D // 2):
             angle = pos / 10_000 ** (i / last)
             expected[pos, 2 * i : 2 * i + 2] = math.sin(angle), math.cos(angle)
-    module = make_position_encoding(ModelConfig(d_model=D, positions=name))
+    module = POSITION_ENCODINGS[name](ModelConfig(d_model=D, positions=name))
     positions = jnp.array([[0, 1, 0, 1, 2], [0, 1, 2, 47, 0]])
     np.testing.assert_allclose(module.apply({}, positions), expected[positions + first], atol=1e-5)
 
@@ -62,7 +63,7 @@ def test_sums_of_bfloat16_are_float32():
 def test_learned_positions_beyond_the_last_share_it():
     """Catches NaN from an index out of bounds, which jax gives without a word."""
     config = ModelConfig(d_model=D, positions="learned", max_positions=4)
-    module = make_position_encoding(config)
+    module = POSITION_ENCODINGS[config.positions](config)
     params = random_params(module.init, np.arange(4))
     table = np.asarray(params["table"])
     assert table.shape == (4, D)

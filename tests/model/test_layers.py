@@ -52,14 +52,13 @@ def test_rms_norm_by_hand():
     np.testing.assert_allclose(module.apply({"params": params}, x), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("activation", ["swish", "gelu"])
-def test_gated_feed_forward_by_hand(activation):
+def test_gated_feed_forward_by_hand():
     """Catches a missing bias or activation, one of the wrong factor, and a sum of the factors."""
     x = np.random.default_rng(0).normal(size=(T, D)).astype(np.float32)
-    module = FeedForward(tiny_config(feed_forward="gated", activation=activation))
+    module = FeedForward(tiny_config(feed_forward="gated", activation="swish"))
     params = random_params(module.init, x)
     inner, gate = (x @ params[n]["kernel"] + params[n]["bias"] for n in ("inner", "gate"))
-    hidden = np.array(ACTIVATIONS[activation](gate)) * inner
+    hidden = np.array(ACTIVATIONS["swish"](gate)) * inner
     expected = hidden @ params["outer"]["kernel"] + params["outer"]["bias"]
     ours = jax.jit(module.apply)({"params": params}, x)
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)

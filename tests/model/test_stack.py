@@ -42,6 +42,10 @@ def random_ancestors(rows, width, length):
     [
         (2, 3, dict(num_layers=2)),
         (2, 1, dict(norm="pre", attention="local")),
+        (2, 2, dict(attention="dot_product")),
+        (2, 1, dict(attention="dot_product")),
+        (1, 2, dict(attention="fused")),
+        (1, 2, dict(attention="hard")),
         (1, 4, dict(attention="additive")),
         (2, 2, dict(attention="location")),
         (2, 2, dict(attention="strided")),

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny_models import make_batch, random_params, sentence, tiny_model
-from transformer.model.embedding import make_position_encoding
 from transformer.model.encoder_decoder import shift_right
+from transformer.registry import POSITION_ENCODINGS
 
 torch = pytest.importorskip("torch")
 
@@ -79,7 +79,7 @@ def test_logits_equal_torchs(norm):
     table = np.asarray(params["shared_embedding"]["table"])
 
     def embed(ids, positions):
-        vectors = make_position_encoding(model.config).apply({}, positions)
+        vectors = POSITION_ENCODINGS[model.config.positions](model.config).apply({}, positions)
         return torch.tensor(table[ids] * model.config.d_model**0.5 + np.asarray(vectors))
 
     is_source_padding = torch.tensor(batch.input_segments == 0)

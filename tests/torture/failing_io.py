@@ -5,11 +5,10 @@ result, and leave nothing behind.
 """
 
 import errno
-import itertools
 import random
 import re
 import shutil
-from collections import namedtuple
+from collections import Counter, namedtuple
 
 from tests.helpers.failing_io import PROGRAMS, Failure, Worker, compile_library, run_alone
 from tests.helpers.scripts import CONFIG as PAIRS
@@ -181,11 +180,14 @@ def each_call_first(rng, failures):
 
     For calls a and b that may fail in three and two ways: a2 b1, b2 a3, a1.
     """
-    ways = {}
-    for name, failure in rng.sample(failures, len(failures)):
-        ways.setdefault((name, failure.kind, failure.number), []).append((name, failure))
-    rounds = itertools.zip_longest(*ways.values())
-    return [failure for one in rounds for failure in one if failure]
+    ways = Counter()
+
+    def way(failure):
+        call = failure[0], failure[1].kind, failure[1].number
+        ways[call] += 1
+        return ways[call]
+
+    return sorted(rng.sample(failures, len(failures)), key=way)
 
 
 class Rig:

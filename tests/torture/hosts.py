@@ -8,22 +8,15 @@ import signal
 import subprocess
 import time
 
-from tests.helpers.scripts import ROOT, finish, losses, write_config
+from tests.helpers.scripts import QUICKLY, ROOT, finish, losses, write_config
 from tests.helpers.two_hosts import NOTHING, start_two
 from tests.torture import Outcome, Trial
 from transformer.parallel.hosts import WAIT_SECONDS
 
 HARM = "one of two hosts killed, stopped, signalled, out of disk, or given something else"
 NUM_STEPS = 30
-ARGUMENTS = [
-    f"--config.training.num_train_steps={NUM_STEPS}",
-    "--config.training.eval_every=15",
-    "--config.training.checkpoint_every=5",
-    "--config.decoding.beam_size=1",
-    "--config.decoding.max_extra_length=0",
-    "--config.data.max_validation_sentences=4",
-    "--config.data.test_split=test[:20%]",
-]
+ARGUMENTS = [f"--config.training.num_train_steps={NUM_STEPS}", "--config.training.eval_every=15"]
+ARGUMENTS += ["--config.training.checkpoint_every=5", *QUICKLY]
 LIMIT = 60  # seconds in which every host must say a sentence and end, once both have met
 STOPPED = 75  # seconds
 TRACES = ("it hangs", "Traceback", "stack trace", "Fatal Python error", "    @ ", "  File ")

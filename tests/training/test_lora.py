@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.training.test_trainer import assert_same_run, run_in_folder
-from transformer.checkpoint.checkpoints import BASE_FILE, Checkpoints, load_default
+from transformer.checkpoint.checkpoints import BASE_FILE, Checkpoints, load_checkpoint
 from transformer.checkpoint.export import export
 from transformer.checkpoint.train_state import init_adapters, merge
 from transformer.workdir import WorkDir
@@ -44,8 +44,8 @@ def test_only_adapters_are_saved_and_restoring_merges_them(folder):
     factors = saved.params["Dense_0"]["kernel"]
     shapes = {"Dense_0": {"kernel": {"a": (2, 1), "b": (1, 1)}}}
     assert jax.tree.map(np.shape, saved.params) == shapes
-    base = load_default(WorkDir(folder / "base")).params["Dense_0"]
-    whole = load_default(WorkDir(folder / "adapters"))
+    base = load_checkpoint(WorkDir(folder / "base")).params["Dense_0"]
+    whole = load_checkpoint(WorkDir(folder / "adapters"))
     merged = whole.params["Dense_0"]
     assert whole.step == saved.step == 6
     np.testing.assert_array_equal(merged["bias"], base["bias"])
@@ -62,7 +62,7 @@ def test_stopped_and_resumed_equals_undisturbed(folder, tmp_path):
 def test_an_export_needs_no_base(folder, tmp_path):
     """Catches an export of adapters alone, which nothing could open without their base."""
     export(folder / "adapters", tmp_path / "export")
-    whole, alone = (load_default(WorkDir(p)) for p in (folder / "adapters", tmp_path / "export"))
+    whole, alone = (load_checkpoint(WorkDir(p)) for p in (folder / "adapters", tmp_path / "export"))
     kernels = [loaded.params["Dense_0"]["kernel"].astype(np.float32) for loaded in (whole, alone)]
     np.testing.assert_allclose(*kernels, rtol=0.01)
 
@@ -73,13 +73,13 @@ def test_a_base_that_is_gone_or_changed_is_refused(folder, tmp_path):
     adapters = WorkDir(tmp_path / "adapters")
     about = json.loads((adapters / BASE_FILE).read_text())
     (adapters / BASE_FILE).write_text(json.dumps(about | {"base": str(tmp_path / "base")}))
-    load_default(adapters)
+    load_checkpoint(adapters)
     run_in_folder(tmp_path / "base", eval_every=5, num_train_steps=10)
     with pytest.raises(ValueError, match=r"of best \(5\) of .* is now best \(10\) with other"):
-        load_default(adapters)
+        load_checkpoint(adapters)
     shutil.rmtree(tmp_path / "base")
     with pytest.raises(ValueError, match="/base, which is not there; put it back, or name its new"):
-        load_default(adapters)
+        load_checkpoint(adapters)
 
 
 def test_every_matrix_but_embeddings_is_adapted():

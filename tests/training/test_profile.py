@@ -23,11 +23,16 @@ def read_trace(folder):
 
 
 def test_the_steps_asked_for_are_traced_and_no_others(tmp_path, capsys):
-    """Catches a trace of one step too many or too few, or without names."""
+    """Catches a trace of one step too many or too few, or without names, or on every host."""
+    assert not Profile("2:3", WorkDir(tmp_path, writes=False), 6).is_due(3)
     trainer = make_trainer(tmp_path, num_train_steps=6, eval_every=4)
     assert trainer.run(profile=Profile("2:3", trainer.workdir, 6)) == DONE
     assert read_trace(tmp_path / "profile") == ([3, 4, 5], {"input", "evaluation"})
-    assert f"profile: {tmp_path}/profile" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"profile: {tmp_path}/profile" in said and "no profile" not in said
+    trainer = make_trainer(tmp_path, num_train_steps=7)  # resumes after those steps
+    assert trainer.run(profile=Profile("2:3", trainer.workdir, 7)) == DONE
+    assert "no profile, as steps 3 to 5 were not trained" in capsys.readouterr().err
 
 
 def test_a_run_that_fails_keeps_its_profile_and_ends_it(tmp_path):
@@ -58,12 +63,6 @@ def test_a_profile_that_cannot_be_is_refused(text, path, said):
     """Catches a profile that is asked for and silently not made, after a run of days perhaps."""
     with pytest.raises(ValueError, match=f"--profile={text} {said}"):
         Profile(text, SimpleNamespace(path=path), 1000)
-
-
-def test_one_host_traces(tmp_path):
-    """Catches a trace for each of 64 hosts."""
-    hosts = [Profile("5:2", WorkDir(tmp_path, writes=writes), 1000) for writes in (True, False)]
-    assert [profile.is_due(6) for profile in hosts] == [True, False]
 
 
 def test_profiles_are_served_at_a_free_port(monkeypatch):

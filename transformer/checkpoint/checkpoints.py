@@ -110,8 +110,7 @@ class Checkpoints:
 
     def best_step(self, steps: Sequence[int] | None = None) -> int | None:
         """Returns the best of some steps (None: those saved); None if none has a score."""
-        ranked = self._ranked(self.steps() if steps is None else steps)
-        return ranked[0] if ranked else None
+        return next(iter(self._ranked(self.steps() if steps is None else steps)), None)
 
     def _ranked(self, steps: Collection[int]) -> list[int]:
         """Returns those of some steps that have a score, the best first, as `record_score` says."""
@@ -259,20 +258,18 @@ def open_for_reading(run: WorkDir, config: Config) -> Checkpoints:
     return Checkpoints(run.checkpoints, keep=config.training.keep_checkpoints, read_only=True)
 
 
-def load_checkpoint(workdir: WorkDir, config: Config, checkpoint: str | int) -> Loaded:
+def load_checkpoint(
+    workdir: WorkDir, config: Config | None = None, checkpoint: str | int = "default"
+) -> Loaded:
     """Loads a checkpoint of a run by its name; adapters as the parameters of the adapted model.
 
-    config: what the run was trained with.
+    config: what the run was trained with; None: that of its config.json.
     """
+    config = config or workdir.load_config()
     checkpoints = open_for_reading(workdir, config)
     if config.training.lora_rank:
         checkpoints.base = load_base(workdir)
     return checkpoints.load(checkpoint, config.decoding.average_checkpoints)
-
-
-def load_default(workdir: WorkDir) -> Loaded:
-    """Loads the default checkpoint of a run."""
-    return load_checkpoint(workdir, workdir.load_config(), "default")
 
 
 def load_base(workdir: WorkDir, init_from: str = "") -> Params:
@@ -289,7 +286,7 @@ def load_base(workdir: WorkDir, init_from: str = "") -> Params:
             f"{workdir.path} holds adapters of the run {base.path}, which is not there; put it "
             f'back, or name its new folder as "base" in {file}.'
         )
-    loaded = load_default(base)
+    loaded = load_checkpoint(base)
     checksum = zlib.crc32(np.array(fingerprints(loaded.params), np.uint32).tobytes())
     if noted and checksum != noted["checksum"]:
         raise ValueError(

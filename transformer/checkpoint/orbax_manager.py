@@ -62,10 +62,10 @@ class Manager:
             # Else a folder that cannot be made keeps threads, and so the process, for minutes.
             async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
         )
-        self._remove_unfinished()
         self._open()
 
     def _open(self) -> None:
+        self._remove_unfinished()
         handlers = {"about": ocp.JsonCheckpointHandler()}
         handlers |= {name: ocp.PyTreeCheckpointHandler() for name in ("params", "rest")}
         self._orbax = _NotingManager(self._folder, item_handlers=handlers, options=self._options)
@@ -117,7 +117,6 @@ class Manager:
                 with suppress(Exception):  # the same error
                     self._orbax.close()
                 # Its threads may still be writing there: `close` removes what comes after this.
-                self._remove_unfinished()
                 self._open()
             elif not isinstance(error, jax.errors.JaxRuntimeError):  # that of a lost host
                 raise ResumableError(

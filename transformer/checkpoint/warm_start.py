@@ -12,7 +12,7 @@ from etils import epath
 from etils.epath import PathLike
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from transformer.checkpoint.checkpoints import load_default
+from transformer.checkpoint.checkpoints import load_checkpoint
 from transformer.checkpoint.train_state import Params
 from transformer.config import Config, TokenizerConfig
 from transformer.data.files.labels import FILE, Labels
@@ -75,7 +75,7 @@ def warm_start(params: Params, workdir: WorkDir, init_from: PathLike) -> tuple[P
     another shape there.
     """
     source = WorkDir(init_from)
-    loaded = load_default(source)
+    loaded = load_checkpoint(source)
     former: dict[str, Any] = flatten_dict(loaded.params, sep="/")
     if "encoder" in params and not any(name.startswith("encoder/") for name in former):
         # The only stack of a causal language model, which another mask makes an encoder.

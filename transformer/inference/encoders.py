@@ -18,6 +18,7 @@ from transformer.data.rows.encoded_texts import encode_texts, encode_words
 from transformer.data.rows.images import ImageBatch, are_shares, fill_images, to_patches
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.sentencepiece import check_texts
+from transformer.inference import scoring
 from transformer.inference.predictor import Predictor
 from transformer.inference.translation import to_json
 from transformer.model.single_stack import pool
@@ -101,28 +102,25 @@ class Classifier(EncoderPredictor):
         else:
             check_texts(given, "classify")
             rows = self._compute_texts(encode_texts(self.tokenizer, given, self.config.model))
-        results = np.zeros((len(examples), len(self.labels.names)), np.float32)
-        for index, probabilities in rows:
-            results[index] = probabilities
-        classes = []
-        for row in results.astype(float).tolist():
-            by_name = dict(zip(self.labels.names, row, strict=True))
+        classes: list[Any] = [None] * len(examples)
+        for index, row in rows:
+            by_name = dict(zip(self.labels.names, row.astype(float).tolist(), strict=True))
             label = max(by_name, key=by_name.__getitem__)
-            classes.append(Classification(label, by_name[label], by_name))
+            classes[index] = Classification(label, by_name[label], by_name)
         return classes
 
     def answers(self, lines: list[str], *, jsonl: bool = False) -> list[str]:
         """Returns the class of each line; with `jsonl` as JSON, with the probabilities."""
-        rows = zip(lines, self.classify(lines), strict=True)
+        classes = self.classify(lines)
         if not jsonl:
-            return [one.label for _, one in rows]
-        records = ({"text": t, "label": c.label, "probabilities": c.probabilities} for t, c in rows)
+            return [*map(str, classes)]
+        both = zip(lines, classes, strict=True)
+        records = ({"text": t, "label": c.label, "probabilities": c.probabilities} for t, c in both)
         return [*map(to_json, records)]
 
-    def _apply(self, params: Params, batch: Batch | ImageBatch) -> jax.Array:
+    def _apply(self, params: Params, batch: Any) -> jax.Array:
         """Returns probabilities [B, classes]."""
-        logits: Any = self.model.apply({"params": params}, batch, deterministic=True)
-        return jax.nn.softmax(logits[:, 0])
+        return jax.nn.softmax(scoring.logits(self.model, params, batch)[:, 0])
 
     def _image_batches(self, images: np.ndarray) -> Iterator[tuple[np.ndarray, ImageBatch]]:
         """Yields batches for `_compute`, one image per row; raises ValueError for unfit images."""
@@ -181,8 +179,7 @@ class Tagger(EncoderPredictor):
 
     def _apply(self, params: Params, batch: Batch) -> jax.Array:
         """Returns the class of each position, [B, S]."""
-        logits: Any = self.model.apply({"params": params}, batch, deterministic=True)
-        return logits.argmax(-1)
+        return scoring.logits(self.model, params, batch).argmax(-1)
 
 
 class TextEncoder(EncoderPredictor):

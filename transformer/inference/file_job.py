@@ -65,21 +65,39 @@ class Chunk:
         return f"{zlib.crc32(text.encode(errors='surrogatepass')):08x}"
 
 
-def read_chunks(files: Sequence[Lines], sizes: Iterable[int]) -> Iterator[Chunk]:
+def read_chunks(files: Sequence[Lines], sizes: Iterable[int], this: Phase) -> Iterator[Chunk]:
     """Yields the chunks of a text, an empty one if it is empty, and reads each when asked for it.
 
     files: the text and, if there are two, its companions, as many lines, else ValueError. sizes:
-    the number of lines of the first, second, … chunk.
+    the number of lines of the first, second, … chunk. this: shows how many lines are done. Warns of
+    bad lines at the first of them, not after hours, and at the end.
     """
-    rows, start = zip_longest(*files), 0
+    this.unit, rows, start, warned = "lines", zip_longest(*files), 0, Counter[str]()
     for number, size in enumerate(sizes):
-        chunk = list(islice(rows, size))
-        if not chunk and number > 0:
-            return
-        if any(None in row for row in chunk):
+        lines = list(islice(rows, size))
+        if not lines and number > 0:
+            break
+        if any(None in row for row in lines):
             raise ValueError(f"{files[0].name} and {files[1].name} differ in length: pair them.")
-        yield Chunk(number, start, *([row[side] for row in chunk] for side in range(len(files))))
-        start += len(chunk)
+        chunk = Chunk(number, start, *([row[side] for row in lines] for side in range(len(files))))
+        yield chunk
+        start += len(lines)
+        if chunk.is_new:
+            this.advance(len(lines))
+        else:  # which says nothing of the pace
+            this.num_done = start
+        share = files[0].fraction_read
+        this.total = round(start / share) if share else 0
+        warned = warned or _warn(files, warned)
+    _warn(files, warned)
+
+
+def _warn(files: Sequence[Lines], warned: Counter[str]) -> Counter[str]:
+    """Says how many lines were repaired, unless that is `warned` of; returns how many."""
+    repairs = sum((file.repairs.named() for file in files), Counter[str]())
+    for name in repairs - warned:
+        say(f"warning: {repairs[name]:,} {name}")
+    return repairs
 
 
 def check_files(output: str, *files: str, may_replace: bool = True) -> None:
@@ -234,7 +252,7 @@ class FileJob:
         growing = (min(FIRST_CHUNK_LINES << min(n, 20), self.chunk_lines) for n in count())
         sizes = repeat(1) if is_typed else growing if stream else repeat(self.chunk_lines)
         with nullcontext(idle) if is_typed else phase(self.files[0]) as this:
-            chunks = _counted([open_lines(path) for path in self.files], sizes, this)
+            chunks = read_chunks([open_lines(path) for path in self.files], sizes, this)
             self._to_stream(stream, chunks) if stream else self._to_file(chunks)
         if self.output:
             seconds = format_seconds(time.monotonic() - this.start)
@@ -284,29 +302,6 @@ class FileJob:
         except ValueError as error:
             first, last = chunk.start + 1, chunk.start + len(chunk.lines)
             raise ValueError(f"{self.files[0]}, lines {first:,} to {last:,}: {error}") from None
-
-
-def _counted(files: Sequence[Lines], sizes: Iterable[int], this: Phase) -> Iterator[Chunk]:
-    """Yields chunks as `read_chunks` does; shows how many lines are done, and which were bad."""
-    this.unit, warned = "lines", Counter[str]()
-    for chunk in read_chunks(files, sizes):
-        yield chunk
-        if chunk.is_new:
-            this.advance(len(chunk.lines))
-        else:  # which says nothing of the pace
-            this.num_done += len(chunk.lines)
-        share = files[0].fraction_read
-        this.total = round(this.num_done / share) if share else 0
-        warned = warned or _warn(files, warned)  # at the first bad line, not after hours
-    _warn(files, warned)
-
-
-def _warn(files: Sequence[Lines], warned: Counter[str]) -> Counter[str]:
-    """Says how many lines were repaired, unless that is `warned` of; returns how many."""
-    repairs = sum((file.repairs() for file in files), Counter[str]())
-    for name in repairs - warned:
-        say(f"warning: {repairs[name]:,} {name}")
-    return repairs
 
 
 def open_stream(output: str) -> IO[bytes] | None:

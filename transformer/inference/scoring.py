@@ -11,7 +11,6 @@ from flax import linen as nn
 
 from transformer.checkpoint.train_state import Params
 from transformer.data.rows.batch import Batch
-from transformer.data.rows.ragged import Ragged
 
 ModelFn = Callable[[nn.Module, Params, Batch], Any]  # -> [B, S or T, …]
 
@@ -57,7 +56,7 @@ def encoded(model: nn.Module, params: Params, batch: Batch) -> Any:
 
 
 def logits(model: nn.Module, params: Params, batch: Batch) -> Any:
-    """Returns the logits, [B, T, V]."""
+    """Returns the logits, [B, T, V]; of a classifier [B, T, classes]."""
     return model.apply({"params": params}, batch, deterministic=True)
 
 
@@ -98,13 +97,3 @@ def weights_of(blocks: dict[str, Any], sublayer: str) -> np.ndarray:
     """
     weights = np.stack([weights[0] for weights in _by_layer(blocks, sublayer)])
     return weights.transpose(0, 2, 1, 3)
-
-
-# ---- their arguments and results
-
-
-def one_pair_per_row(source: Ragged, target: Ragged, indices: np.ndarray, length: int) -> Batch:
-    """Returns a `Batch` of the pairs `indices`, padded to `length`; -1 is a row without a pair."""
-    is_pair = indices >= 0
-    shape = (length, length)
-    return Batch.from_pairs((source, target), indices[is_pair], is_pair.astype(int), shape)

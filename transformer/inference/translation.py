@@ -3,9 +3,9 @@
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,10 @@ def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
     unspaced = ["".join(text.split()) for text in texts]
     precision, recall, orders = np.zeros((3, len(texts), len(texts)))
     for n in range(1, ORDER + 1):
-        counts = _count_ngrams(unspaced, n)
+        ngrams = [[text[i : i + n] for i in range(len(text) - n + 1)] for text in unspaced]
+        every, columns = np.unique([*chain(*ngrams)], return_inverse=True)
+        counts = np.zeros((len(texts), len(every)), np.int32)
+        np.add.at(counts, (np.repeat(range(len(texts)), [*map(len, ngrams)]), columns), 1)
         totals = counts.sum(1)
         matches = np.stack([np.minimum(row, counts).sum(1) for row in counts])
         precision += matches / np.maximum(totals, 1)[:, None]
@@ -89,16 +92,6 @@ def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
     precision, recall = precision / np.maximum(orders, 1), recall / np.maximum(orders, 1)
     either = np.maximum(BETA**2 * precision + recall, 1e-12)
     return 100 * (1 + BETA**2) * precision * recall / either
-
-
-def _count_ngrams(texts: Sequence[str], n: int) -> np.ndarray:
-    """Returns how often each text has each n-gram of any of them, [texts, n-grams]."""
-    counters = [Counter(text[i : i + n] for i in range(len(text) - n + 1)) for text in texts]
-    column = {ngram: number for number, ngram in enumerate(set().union(*counters))}
-    counts = np.zeros((len(texts), len(column)), np.int32)
-    for row, counter in zip(counts, counters, strict=True):
-        row[[column[ngram] for ngram in counter]] = list(counter.values())
-    return counts
 
 
 def default_layer(num_layers: int) -> int:

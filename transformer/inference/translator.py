@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from transformer.checkpoint.restore import Run, restore
 from transformer.console import counted
 from transformer.data.corpora.corpora import Tags
+from transformer.data.rows.batch import Batch
 from transformer.data.rows.bucketing import bucket_lengths, plan_batches
 from transformer.data.rows.ragged import Ragged
 from transformer.data.tokenizers.files import Tokenizer
@@ -273,7 +274,7 @@ class Translator(Predictor):
         s, t = len(source), len(target)
         sides = Ragged.from_lists([source]), Ragged.from_lists([target])
         length = next(n for n in bucket_lengths(max(s, t)) if n >= max(s, t))
-        batch = scoring.one_pair_per_row(*sides, np.array([0]), length)
+        batch = Batch.from_pairs(sides, np.array([0]), np.array([1]), (length, length))
         stacks = jax.device_get(self._compiled[scoring.sown_weights](self._params, batch))
         return (
             weights_of(stacks["encoder"], "self_attention")[:, :, :s, :s],
@@ -306,6 +307,7 @@ class Translator(Predictor):
 
         layer: from 0; None: `default_layer`. A pair that is too long gets none, with a warning.
         """
+        _check_pairs(sources, [*map(str, targets)])
         tagged = [*map(self._tags.put_on, sources)]
         source = Ragged.encode(self.source_tokenizer, tagged)
         encode = self.tokenizer.encode
@@ -373,9 +375,11 @@ class Translator(Predictor):
         by_rows = NamedSharding(self.replicas, PartitionSpec(REPLICA))
 
         def results() -> Iterator[tuple[np.ndarray, jax.Array]]:
-            for indices, bucket in plan_batches(longest, *sizes):
-                batch = scoring.one_pair_per_row(source, target, indices.ravel(), bucket)
-                yield indices.ravel(), compiled(self._params, jax.device_put(batch, by_rows))
+            for dealt, bucket in plan_batches(longest, *sizes):
+                indices = dealt.ravel()
+                given = indices[indices >= 0], (indices >= 0).astype(int), (bucket, bucket)
+                batch = Batch.from_pairs((source, target), *given)
+                yield indices, compiled(self._params, jax.device_put(batch, by_rows))
 
         is_large = function is scoring.logits  # of which a device may not hold two
         rows = self._each_row(results() if is_large else one_behind(results()))

@@ -47,20 +47,14 @@ def _attend_on_platform(
     it, the compiler finds to be computed already, unless the layers are a loop.
     """
     arrays = query, key, value, mask
-    return jax.lax.platform_dependent(*arrays, tpu=attend_in_kernel, default=_attend_by_products)
-
-
-def _attend_by_products(
-    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array
-) -> jax.Array:
-    return dot_product_attention(query, key, value, mask=mask)
+    return jax.lax.platform_dependent(*arrays, tpu=attend_in_kernel, default=dot_product_attention)
 
 
 def _gradients_on_platform(
     arrays: tuple[jax.Array, ...], gradient: jax.Array
 ) -> tuple[jax.Array | None, ...]:
     def by_products(*inputs: jax.Array) -> list[jax.Array]:
-        *gradients, _ = jax.vjp(_attend_by_products, *inputs[:4])[1](inputs[4])
+        *gradients, _ = jax.vjp(dot_product_attention, *inputs[:4])[1](inputs[4])
         return gradients
 
     functions = dict(tpu=gradients_in_kernel, default=by_products)
@@ -76,8 +70,8 @@ def dot_product_attention(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    *,
     mask: Array | None = None,
+    *,
     dropout: WeightsDropout | None = None,
     bias: jax.Array | None = None,
 ) -> jax.Array:

@@ -117,11 +117,6 @@ def number_texts(ids: Array, positions: Array, eos: int) -> jax.Array:
     return jnp.minimum(ends - first, 1)
 
 
-def make_position_encoding(config: ModelConfig, name: str | None = None) -> nn.Module:
-    """Returns the position encoding that the configuration names."""
-    return POSITION_ENCODINGS[config.positions](config, name=name)
-
-
 def add_positions(
     x: jax.Array, vectors: jax.Array, norm: Norm | None, dropout: Dropout, *, deterministic: bool
 ) -> jax.Array:
@@ -132,7 +127,7 @@ def add_positions(
 
 
 class TokenEmbedding(nn.Module):
-    """Ids to the input of a Stack, and its output to scores of ids, by the same table."""
+    """Ids to the input of a Stack; `table` has the scores of its output."""
 
     config: ModelConfig
     vocab_size: int
@@ -141,7 +136,7 @@ class TokenEmbedding(nn.Module):
 
     def setup(self) -> None:
         self.table = Embedding(self.config, self.vocab_size, self.has_logits)
-        self.positions = make_position_encoding(self.config)
+        self.positions = POSITION_ENCODINGS[self.config.positions](self.config)
         if self.config.token_types:
             init = nn.initializers.normal(self.config.d_model**-0.5)
             self.types = self.param("types", init, (2, self.config.d_model))
@@ -154,7 +149,3 @@ class TokenEmbedding(nn.Module):
         if self.config.token_types:
             vectors = vectors + self.types[number_texts(ids, positions, self.eos)]
         return add_positions(x, vectors, self.norm, self.dropout, deterministic=deterministic)
-
-    def logits(self, x: jax.Array, *, deterministic: bool = True) -> jax.Array:
-        """Returns scores [..., V] of x [..., D] (paper, section 3.4): see `Embedding.logits`."""
-        return self.table.logits(x, deterministic=deterministic)

@@ -11,9 +11,10 @@ from flax import linen as nn
 
 from transformer.data.rows.batch import Batch
 from transformer.model.attention import KVCache, Place, causal_mask, segment_mask
-from transformer.model.embedding import Embedding, add_positions, make_position_encoding
+from transformer.model.embedding import Embedding, add_positions
 from transformer.model.layers import StackModel
 from transformer.model.primitives import Array, Dropout, as_batch, make_embedding_norm
+from transformer.registry import POSITION_ENCODINGS
 
 
 class EncodedSource(NamedTuple):
@@ -39,20 +40,16 @@ class Transformer(StackModel):
 
     def setup(self) -> None:
         c, sharing = self.config, self.config.embedding_sharing
-        table = Embedding(c, self.target_vocab_size, has_logits=True)
-        if sharing == "all":
-            self.shared_embedding = self.source_embedding = table
-            self.target_embedding = self.softmax = table
-        else:
-            self.source_embedding = Embedding(c, self.source_vocab_size)
-        if sharing == "target":
-            self.target_embedding = self.softmax = table
+        name = dict(all="shared_embedding", target="target_embedding", none="softmax")[sharing]
+        self.softmax = table = Embedding(c, self.target_vocab_size, has_logits=True, name=name)
+        self.target_embedding = self.source_embedding = table
         if sharing == "none":
             self.target_embedding = Embedding(c, self.target_vocab_size)
-            self.softmax = table
+        if sharing != "all":
+            self.source_embedding = Embedding(c, self.source_vocab_size)
         # What is learnt of positions, the source and the target learn apart.
-        self.source_positions = make_position_encoding(c)
-        self.target_positions = make_position_encoding(c)
+        positions = POSITION_ENCODINGS[c.positions]
+        self.source_positions, self.target_positions = positions(c), positions(c)
         self.source_norm, self.target_norm = make_embedding_norm(c), make_embedding_norm(c)
         self.dropout = Dropout(c.dropout_rate)
         self.encoder = self.make_stack()

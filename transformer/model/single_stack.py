@@ -12,7 +12,7 @@ from transformer.data.rows.images import ImageBatch
 from transformer.data.rows.lm_batches import WindowBatch
 from transformer.data.rows.masked_batches import MaskedBatch
 from transformer.model.attention import KVCache, Place, causal_mask, segment_mask
-from transformer.model.embedding import TokenEmbedding, add_positions, make_position_encoding
+from transformer.model.embedding import TokenEmbedding, add_positions
 from transformer.model.layers import ACTIVATIONS, StackModel
 from transformer.model.primitives import (
     Array,
@@ -21,6 +21,7 @@ from transformer.model.primitives import (
     make_embedding_norm,
     make_layer_norm,
 )
+from transformer.registry import POSITION_ENCODINGS
 
 
 class CausalLM(StackModel):
@@ -42,7 +43,7 @@ class CausalLM(StackModel):
         positions = jnp.broadcast_to(jnp.arange(length), ids.shape)
         x = self.tokens(ids, positions, deterministic=deterministic)
         x = self.decoder(x, mask=causal_mask(length), deterministic=deterministic)
-        return self.tokens.logits(x, deterministic=deterministic)
+        return self.tokens.table.logits(x, deterministic=deterministic)
 
     def init_cache(self, batch_size: int, num_beams: int, length: int) -> list[KVCache]:
         """Returns an empty cache of `length` columns for every beam, or of those that are seen."""
@@ -67,7 +68,7 @@ class CausalLM(StackModel):
         x = self.tokens(tokens, positions[:, None], deterministic=True)
         x, cache = self.decoder.step(x, cache, Place(column, positions, ancestors))
         no_text = jnp.array(self.special.silent, jnp.int32)
-        return self.tokens.logits(x).at[..., no_text].set(-jnp.inf), cache
+        return self.tokens.table.logits(x).at[..., no_text].set(-jnp.inf), cache
 
 
 class SentenceEncoder(StackModel):
@@ -174,7 +175,7 @@ class MaskedLM(SentenceEncoder):
         if isinstance(batch, MaskedBatch):
             x = jnp.take_along_axis(x, batch.columns[..., None], axis=1)
         x = self.prediction(x) if self.config.prediction_head else x
-        return self.tokens.logits(x, deterministic=deterministic)
+        return self.tokens.table.logits(x, deterministic=deterministic)
 
 
 class TokenClassifier(SentenceEncoder):
@@ -228,7 +229,8 @@ class ImageClassifier(StackModel):
             class_token = self.param("class_token", nn.initializers.zeros, (c.d_model,))
             first = jnp.broadcast_to(class_token.astype(x.dtype), (len(x), 1, c.d_model))
             x = jnp.concatenate([first, x], axis=1)
-        vectors = make_position_encoding(c, name="positions")(jnp.arange(x.shape[1]))
+        positions = POSITION_ENCODINGS[c.positions](c, name="positions")
+        vectors = positions(jnp.arange(x.shape[1]))
         norm, dropout = make_embedding_norm(c), Dropout(c.dropout_rate)
         x = add_positions(x, vectors, norm, dropout, deterministic=deterministic)
         x = self.make_stack(name="encoder")(x, mask=None, deterministic=deterministic)

@@ -86,7 +86,10 @@ class BeamSearch:
             counts = is_end & (jnp.arange(2 * self.width) < self.width)
         ended = jnp.where(counts, log_probs, -jnp.inf)
         scores = ended / self.rules.penalty(positions[:, None] + 1.0)
-        finished = _merge_best(state.finished, Hypotheses(ids, ended, scores))
+        new = Hypotheses(ids, ended, scores)
+        both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), state.finished, new)
+        _, kept = jax.lax.top_k(both.scores, self.width)  # of equal scores the old ones
+        finished = jax.tree.map(lambda x: x[rows, kept], both)
         live = jnp.where(is_end, -jnp.inf, log_probs)
         log_probs, kept = jax.lax.top_k(live, self.width)
         ancestors = self.ancestors(state, positions, column)[rows, parents[rows, kept]]
@@ -112,10 +115,3 @@ class BeamSearch:
     def results(self, state: BeamState) -> Hypotheses:
         """Returns the `nbest` best finished hypotheses, best first."""
         return Hypotheses(*(array[:, : self.nbest] for array in state.finished))
-
-
-def _merge_best(old: Hypotheses, new: Hypotheses) -> Hypotheses:
-    """Returns the W best of both; of equal scores the old ones."""
-    both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), old, new)
-    _, kept = jax.lax.top_k(both.scores, old.scores.shape[1])
-    return jax.tree.map(lambda x: x[jnp.arange(x.shape[0])[:, None], kept], both)

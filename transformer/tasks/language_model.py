@@ -1,6 +1,7 @@
 """The task of causal language modelling, and what it shares with the masked one."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,17 +46,14 @@ class PlainTextTask(Task):
         texts = {split: self.load_split(config, split) for split in splits}
         for text in texts.values():
             self.num_skipped.update(text.repairs)
-        training_lines = texts[data.train_split].lines
-        self.tokenizer = self._load_or_train_tokenizer(training_lines)
+        lines = texts[data.train_split].lines
+        self.tokenizer = self._load_or_train_tokenizer(lines)
         self.tokenizers = (self.tokenizer,)
         self.model = self._make_model()
-        self.training_batches = self.make_batches(
-            config, self.tokenizer, training_lines, is_training=True
-        )
+        make_batches = partial(self.make_batches, config, self.tokenizer)
+        self.training_batches = make_batches(lines, is_training=True)
         lines, num_parts = texts[data.validation_split].lines, config.training.accumulate_steps
-        self.validation_batches = self.make_batches(
-            config, self.tokenizer, lines, num_parts=num_parts
-        )
+        self.validation_batches = make_batches(lines, num_parts=num_parts)
 
     @staticmethod
     def load_split(config: Config, split: str) -> Text:

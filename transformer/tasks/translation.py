@@ -18,10 +18,7 @@ from transformer.data.corpora.corpora import parse_corpora
 from transformer.data.corpora.pair_files import Pairs
 from transformer.data.corpora.training_text import TrainingText, load_evaluation_pairs
 from transformer.data.prepared.corpus import PreparedCorpus
-from transformer.data.prepared.prepare import (
-    Share,
-    training_corpus,
-)
+from transformer.data.prepared.prepare import Share, training_corpus
 from transformer.data.rows.batch import Batch
 from transformer.data.rows.bpe_dropout import SubwordDropout
 from transformer.data.rows.epoch_plan import with_temperature

@@ -36,7 +36,7 @@ class Profile:
             if is_wrong:
                 raise ValueError(f"--profile={text} {said}.")
         self._steps = range(start + 1, start + count + 1) if workdir.writes else range(0)
-        self._folder, self._is_running = workdir / "profile", False
+        self._folder, self._is_running, self._has_begun = workdir / "profile", False, False
 
     def is_due(self, step: int) -> bool:
         """Whether the trace is to be started or ended before a step."""
@@ -49,14 +49,17 @@ class Profile:
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0  # each call in Python would slow the host
         jax.profiler.start_trace(self._folder, profiler_options=options)
-        self._is_running = True
+        self._is_running = self._has_begun = True
 
     def close(self) -> None:
-        """Saves the trace if it is running, as it is when a run ends early."""
+        """Saves the trace if it is running, as it is when a run ends early; says if none began."""
         if self._is_running:
             self._is_running = False
             jax.profiler.stop_trace()
             say(f"profile: {self._folder}; to look at it: xprof --logdir={self._folder}")
+        elif self._steps and not self._has_begun:
+            first, last = self._steps[0], self._steps[-1]
+            say(f"warning: no profile, as steps {first:,} to {last:,} were not trained")
 
 
 def serve_profiles(port: int) -> None:

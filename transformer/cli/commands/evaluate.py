@@ -200,14 +200,13 @@ class EvaluateFlags(HostFlags):
             )
         for name in self.given("compare", "metrics") if not self.is_scoring else ():
             raise ValueError(
-                f"--{name} needs references: add --reference=FILES, or leave out --input or "
-                f"--attention."
+                f"--{name} needs references: add --reference or leave out --input or --attention."
             )
         is_alone = task == "translation" and self.is_scoring and not self.compare + self.ensemble
         if self.is_series and not is_alone:
             raise ValueError(
-                f"--checkpoints={self.checkpoints} names several checkpoints, which only scores of "
-                f"a translation run take, without --compare and --ensemble; name one."
+                f"--checkpoints={self.checkpoints} names several, which only the scores of one "
+                f"translation run take, without --compare and --ensemble; name one."
             )
 
 

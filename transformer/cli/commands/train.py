@@ -17,8 +17,6 @@ from transformer.cli.process import connect_hosts
 from transformer.console import phase
 from transformer.exit_codes import DONE
 
-NO_STEPS = ("dry_run",)
-
 
 @dataclass(frozen=True)
 class TrainFlags(HostFlags):
@@ -38,19 +36,19 @@ class TrainFlags(HostFlags):
         "",
         "Trace COUNT training steps, those after step STEP, into the folder `profile` of the run.",
         "STEP:COUNT",
-        excludes=NO_STEPS,
+        excludes=("dry_run",),
     )
     profiler_port: int = flag(
         0,
         "Port of the first host at which xprof or TensorBoard may capture a profile at any time.",
         "PORT",
-        excludes=NO_STEPS,
+        excludes=("dry_run",),
         at_least=1,
     )
     accept_changed_text: bool = flag(
         False,
         "Resume although the training text is not the one that the checkpoints were trained on.",
-        excludes=NO_STEPS,
+        excludes=("dry_run",),
     )
     print_config: bool = flag(False, "Print every setting as the run would have it, and stop.")
 

@@ -40,9 +40,7 @@ SHOWN_CHARACTERS = 500  # characters of a sentence that are shown
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 LARGE_SHARE = 0.1  # of a training text; a filter that takes more is probably a mistake
 LENGTH_SETTINGS = {"more than": "data.row_length", "a length ratio": "data.max_length_ratio"}
-LeftOutPair = tuple[
-    str, str, int, str, str
-]  # its `COLUMNS`; the number is of a line or row, from 1
+LeftOutPair = tuple[Any, ...]  # its `COLUMNS`; the number is of a line or row, from 1
 
 
 # ---- sentences to compare
@@ -341,7 +339,7 @@ def format_sample(sample: Iterable[LeftOutPair]) -> str:
     by_reason: dict[str, list[LeftOutPair]] = {}
     for pair in sample:
         by_reason.setdefault(pair[0], []).append(pair)
-    rows: list[Iterable[object]] = [COLUMNS]
+    rows: list[LeftOutPair] = [COLUMNS]
     for pairs in by_reason.values():
         rows += pairs[:: -(-len(pairs) // SAMPLE_SIZE)]
     return "".join("\t".join(str(cell).translate(ESCAPES) for cell in row) + "\n" for row in rows)

@@ -65,7 +65,7 @@ class Lines:
     """The lines of a binary file, to be iterated over once; at most one is in memory.
 
     Invalid UTF-8 is replaced by U+FFFD. A BOM, the CR of CRLF, and everything beyond `LONGEST_LINE`
-    bytes of a line are removed.
+    bytes of a line are removed; `repairs` counts what was.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Lines:
         """
         self.name = name
         self._file, self._raw, self._size = file, raw or file, size
-        self._repairs = Repairs()
+        self.repairs = Repairs()
 
     def __iter__(self) -> Iterator[str]:
         for number, line in enumerate(self.undecoded(), 1):
-            yield decode_line(line, self.name, number, self._repairs)
+            yield decode_line(line, self.name, number, self.repairs)
 
     def undecoded(self) -> Iterator[bytes]:
         """Yields each line as bytes, for `decode_line`; of one too long, one byte more than kept.
@@ -109,10 +109,6 @@ class Lines:
         if not self._size:
             return None
         return 1.0 if self._raw.closed else min(1.0, self._raw.tell() / self._size)
-
-    def repairs(self) -> Counter[str]:
-        """Returns the number of lines repaired so far, by fault and the first line numbers."""
-        return self._repairs.named()
 
 
 def decode_line(line: bytes, file: str, number: int, repairs: Repairs) -> str:
@@ -167,7 +163,7 @@ class Text(NamedTuple):
 def read_text(path: PathLike) -> Text:
     """Reads a whole file, or standard input for "-"; raises ValueError if that fails."""
     lines = open_lines(path)
-    return Text(list(lines), lines.repairs())
+    return Text(list(lines), lines.repairs.named())
 
 
 def is_readable(path: PathLike) -> bool:

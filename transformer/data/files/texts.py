@@ -11,13 +11,14 @@ with a label and a text.
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from transformer.config import DataConfig
 from transformer.data.files.text import Text, find_split, parse_split, part_of, read_text
 from transformer.files.storage import locate
 
 TEXT_FEATURES = "text", "sentence"
+# Texts, their labels, and the number of lines that were left out or repaired, by reason.
+LabelledTexts = tuple[list[str], list[str], Counter[str]]
 
 
 def load_text_lines(config: DataConfig, split: str) -> Text:
@@ -40,14 +41,6 @@ def load_text_lines(config: DataConfig, split: str) -> Text:
     return Text(text.removesuffix("\n").split("\n"), repairs)
 
 
-class LabelledTexts(NamedTuple):
-    """Sentences with their labels; problems: number of lines left out or repaired, by reason."""
-
-    texts: list[str]
-    labels: list[str]
-    problems: Counter[str]
-
-
 def load_training_examples(config: DataConfig) -> LabelledTexts:
     """Reads the training split and leaves out empty texts.
 
@@ -63,7 +56,7 @@ def load_training_examples(config: DataConfig) -> LabelledTexts:
             f"The split '{config.train_split}' of {config.corpus} must hold at least two classes, "
             f"but has {len(kept)} sentences of {len(classes)}."
         )
-    return LabelledTexts([text for text, _ in kept], [label for _, label in kept], problems)
+    return [text for text, _ in kept], [label for _, label in kept], problems
 
 
 def load_evaluation_examples(
@@ -109,9 +102,10 @@ def _load(config: DataConfig, split: str) -> tuple[list[tuple[str, str]], Counte
 def load_labelled_words(
     config: DataConfig, split: str, classes: Sequence[str] = ()
 ) -> LabelledTexts:
-    """Returns the texts and labels of a split.
+    """Returns the texts and labels of a split; warns of repaired lines of one to score.
 
-    Raises ValueError if it cannot be read or is empty, or if a label is not one of `classes`.
+    classes: of the run that is scored, none for its training split. Raises ValueError if the split
+    cannot be read or is empty, or if a label is not one of `classes`.
     """
     name, start, stop = parse_split(split)
     path = find_split(locate(config.corpus), name, "conll")
@@ -131,5 +125,7 @@ def load_labelled_words(
     kept = part_of([text for text in texts if text], start, stop)
     if not kept:
         raise ValueError(f"The split '{split}' of {config.corpus} is empty.")
+    for repair in repairs if classes else ():
+        warnings.warn(repair, stacklevel=2)
     words, labels = ([" ".join(row[side] for row in text) for text in kept] for side in (0, 1))
-    return LabelledTexts(words, labels, repairs)
+    return words, labels, repairs

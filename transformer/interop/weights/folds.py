@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.model.embedding import make_position_encoding
+from transformer.registry import POSITION_ENCODINGS
 
 # The bias of an id that no search may find; finite, as label smoothing takes a mean.
 NEVER = -1e4
@@ -71,4 +71,4 @@ def position_table(
     if config.positions == "learned":
         table = params[name]
         return table[np.minimum(places, len(table) - 1)].astype(np.float32)
-    return np.asarray(make_position_encoding(config).apply({}, places), np.float32)
+    return np.asarray(POSITION_ENCODINGS[config.positions](config).apply({}, places), np.float32)
