@@ -107,16 +107,6 @@ def test_update_that_is_not_finite_is_skipped_and_counted(batch):
     assert float(linear_step(batch)[1]["skipped"]) == 0
 
 
-def test_every_replica_draws_for_itself():
-    """Catches the same dropout on all devices of `pmap`: three equal draws are three times one."""
-    optimizer, params = optax.sgd(0.1), np.float32(1)
-    train_step = make_train_step(noisy_loss_fn, optimizer, 0, 1, "replica")
-    step = jax.vmap(train_step, in_axes=(None, 0), axis_name="replica")
-    state = TrainState(np.int32(0), params, optimizer.init(params))
-    one, three = (step(state, {"weight": np.ones((n, 4))})[1]["draw"][0] for n in (1, 3))
-    assert abs(three - 3 * one) > 0.01
-
-
 def test_order_is_kept_and_work_is_done_ahead_by_another_thread():
     """Catches a loop that makes each batch only when the device has come to ask for it, and a
     thread that fills the memory with an epoch."""

@@ -1,6 +1,6 @@
 """Loads the configuration, model, parameters and tokenizers of a run from its work directory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -149,12 +149,15 @@ def count_parameters(params: Params | None) -> str:
     return f"{number / 1e6:.3g}M parameters" if number >= 1e6 else f"{number:,} parameters"
 
 
-def cast_matrices(params: Params, config: Config) -> Params:
-    """Returns `params` with those matrices in `model.dtype` that are used in no other type."""
-    dtype = jnp.dtype(config.model.dtype)
+def cast_matrices(params: Params, config: Config, in_float32: Collection[str] = ()) -> Params:
+    """Returns `params` with those matrices in `model.dtype` that are used in no other type.
+
+    in_float32: names in the paths of further ones that stay as they are.
+    """
+    dtype, kept = jnp.dtype(config.model.dtype), USED_IN_FLOAT32.union(in_float32)
 
     def cast(path: jax.tree_util.KeyPath, array: Any) -> Any:
-        is_cast = array.ndim > 1 and USED_IN_FLOAT32.isdisjoint(part.key for part in path)
+        is_cast = array.ndim > 1 and kept.isdisjoint(part.key for part in path)
         return array.astype(dtype) if is_cast else array
 
     return jax.tree.map_with_path(cast, params)

@@ -35,6 +35,10 @@ class TrainState(struct.PyTreeNode):
         """The parameters that the model computes with in training."""
         return self.params
 
+    def with_weights(self, params: Params, frozen: Params) -> Self:
+        """Returns a state of other `params` and `frozen`."""
+        return self.replace(params=params)
+
     @property
     def averaged(self) -> Self:
         """The state with the moving average in place of the parameters, if there is one."""
@@ -72,6 +76,9 @@ class AdapterState(TrainState):
     """
 
     frozen: Params = None
+
+    def with_weights(self, params: Params, frozen: Params) -> Self:
+        return self.replace(params=params, frozen=frozen)
 
     @property
     def model_params(self) -> Params:

@@ -30,15 +30,19 @@ def evaluate_loss(run: Run, batches: Any, corpus: str, unit: str) -> TaskScores:
     return TaskScores(checkpoint=run.checkpoint, corpus=corpus, scores=scores)
 
 
-def make_eval_step(loss_fn: LossFn, axis_name: str | None = None) -> Callable[[Params, Any], Sums]:
+def make_eval_step(
+    loss_fn: LossFn, over_replicas: Callable[[Any], Any] = lambda compute: compute
+) -> Callable[[Params, Any], Sums]:
     """Returns eval_step(params, batch) -> sums of `loss_fn`, without dropout.
 
-    axis_name: the mapped axis of devices over which the sums are added up, if there is one.
+    over_replicas: that of `Parallel`, where several devices share the rows of a batch.
     """
 
+    def compute(trained: None, params: Params, batch: Any, rng: None) -> tuple[None, Sums]:
+        return None, loss_fn(params, batch, None)[1]
+
     def eval_step(params: Params, batch: Any) -> Sums:
-        sums = loss_fn(params, batch, None)[1]
-        return jax.lax.psum(sums, axis_name) if axis_name else sums
+        return over_replicas(compute)(None, params, batch, None)[1]
 
     return eval_step
 

@@ -75,11 +75,23 @@ class Dropout(nn.Module):
 
 def hash_of_index(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Returns 32 bits for every element of an array: two rounds of a keyed integer hash."""
-    index = jnp.uint32(0)  # the flat index of each element, modulo 2^32
-    for axis, size in enumerate(shape):
+    # The flat index of each element, modulo 2^32; the first axis is that of rows, of which a
+    # replica has only some.
+    index = jax.lax.broadcasted_iota(jnp.uint32, shape, 0) + _first_row(shape[0])
+    for axis, size in enumerate(shape[1:], 1):
         index = index * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
     first, second = jax.random.bits(rng, (2,), jnp.uint32)
     return _mix(_mix(index ^ first) + second)
+
+
+def _first_row(num_rows: int) -> jax.Array:
+    """Returns the index of this replica's first row; the second of those with 4 rows begins at 4.
+
+    Replicas are the indices of a mesh's axis data, where a step is computed by each for itself.
+    """
+    if "data" not in jax.sharding.get_abstract_mesh().manual_axes:
+        return jnp.uint32(0)
+    return jax.lax.axis_index("data").astype(jnp.uint32) * jnp.uint32(num_rows)
 
 
 def _mix(x: jax.Array) -> jax.Array:

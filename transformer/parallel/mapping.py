@@ -1,9 +1,13 @@
-"""Maps the pure steps of training over a mesh of devices, data × fsdp × tensor, in one of two ways.
+"""Maps the pure steps of training over a mesh of devices, data × fsdp × tensor.
 
-"sharded" jits a step that sees the whole batch and lets the compiler insert the reductions;
-"pmap" gives each device its rows and all parameters, and the step reduces by itself, as under
-`jax.pmap`; it is made with `jax.shard_map`, of which JAX makes that function, too. Both pad a batch
-with empty rows until every device gets the same number, so the rows trained on are always the same.
+Each replica, an index of the axis data, computes the gradient of its own rows with all parameters;
+within a replica the compiler divides the work over fsdp and tensor. What is kept between steps,
+parameters in float32 and the optimizer's state, is divided over the replicas as well: they gather
+the parameters once a step, and each updates its share of them (Xu et al. 2020, arXiv 2004.13336).
+With "pmap" every device keeps and updates all of it, as under `jax.pmap`.
+
+A batch is padded with empty rows until every device gets the same number, so the rows trained on
+are always the same.
 """
 
 import functools
@@ -23,6 +27,8 @@ from transformer.config import Config
 
 Tree = TypeVar("Tree")  # a pytree of arrays
 Step = Callable[..., Any]  # (state, batch) -> (state, sums), or sums alone
+# (trained, frozen, batch, rng) -> (gradients of trained, sums); both are sums over the rows
+Gradients = Callable[[Any, Any, Any, Any], tuple[Any, Any]]
 
 AXES = ("data", "fsdp", "tensor")
 ROW_AXES = ("data", "fsdp")  # over which the rows of a batch are divided
@@ -36,8 +42,8 @@ PARAMETER_AXES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("outer", "kernel"): ("tensor", "fsdp"),  # [F, D]
     ("table",): ("tensor", "fsdp"),  # [V, D]
 }
-# The same for an activation, by the names that the model gives its dimensions.
-ACTIVATION_AXES = (("batch", ROW_AXES), ("heads", "tensor"), ("mlp", "tensor"))
+# The same for an activation of a replica, by the names that the model gives its dimensions.
+ACTIVATION_AXES = (("batch", "fsdp"), ("heads", "tensor"), ("mlp", "tensor"))
 
 
 def make_parallel(config: Config, devices: Sequence[jax.Device] | None = None) -> "Parallel":
@@ -67,7 +73,7 @@ def make_parallel(config: Config, devices: Sequence[jax.Device] | None = None) -
 class Parallel:
     """How steps, states and batches lie on devices, a mesh of `shape`.
 
-    is_pmapped: whether each device computes with all parameters and its rows alone.
+    is_pmapped: whether each device keeps all parameters and the whole state of the optimizer.
     """
 
     def __init__(
@@ -83,6 +89,8 @@ class Parallel:
         self.num_row_shards = math.prod(self.mesh.shape[axis] for axis in ROW_AXES)
         self._replicate = jax.jit(lambda tree: tree, out_shardings=self.replicated)
         self._sum = jax.jit(jnp.sum, out_shardings=self.replicated)
+        # Where replicas are single devices, nothing is left to the compiler to divide.
+        self._is_data_parallel = self.mesh.shape["data"] == self.mesh.size
 
     def describe(self) -> str:
         """Returns the mapping in words."""
@@ -92,28 +100,22 @@ class Parallel:
         return f"sharded over {sizes}"
 
     def map_step(
-        self, make_step: Callable[[str | None], Step], state: Any = None
+        self, make_step: Callable[[Callable[..., Gradients]], Step], state: Any = None
     ) -> jax.stages.Wrapped:
         """Returns the compiled step(state, batch).
 
-        make_step: called with the name of the axis that the step has to reduce over, None if the
-        compiler does it. state: its abstract arrays, as `abstract` returns them, for a step that
-        returns (new state, sums) and on an accelerator reuses the memory of the old one; None for a
-        step that returns sums only.
+        make_step: called with `over_replicas`. state: its abstract arrays, as `abstract` returns
+        them, for a step that returns (new state, sums) and on an accelerator reuses the memory of
+        the old one; None for a step that returns sums only.
         """
-        if self._is_pmapped:
-            in_specs = PartitionSpec(), self.by_row.spec
-            specs = dict(in_specs=in_specs, out_specs=PartitionSpec(), check_vma=False)
-            step = jax.shard_map(make_step("data"), mesh=self.mesh, **specs)
-        else:
-            whole_step = make_step(None)
+        whole_step = make_step(self.over_replicas)
 
-            @functools.wraps(whole_step)
-            def step(*args: Any) -> Any:
-                # The names that the model gives to axes mean axes of the mesh.
-                mesh = jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh)
-                with mesh, nn.logical_axis_rules(ACTIVATION_AXES):
-                    return whole_step(*args)
+        @functools.wraps(whole_step)
+        def step(*args: Any) -> Any:
+            # The names that the model gives to axes mean axes of the mesh.
+            mesh = jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh)
+            with mesh, nn.logical_axis_rules(() if self._is_data_parallel else ACTIVATION_AXES):
+                return whole_step(*args)
 
         shardings = state and jax.tree.map(lambda x: x.sharding, state)
         # On a CPU a step that may overwrite its state takes a fifth longer: XLA works around it.
@@ -124,6 +126,46 @@ class Parallel:
             out_shardings=(shardings, self.replicated) if state else self.replicated,
             donate_argnums=0 if may_donate else (),
         )
+
+    def over_replicas(
+        self, compute: Gradients, cast: Callable[[Tree], Tree] = lambda tree: tree
+    ) -> Gradients:
+        """Returns `compute` of a whole batch: each replica computes with its rows, and they add up.
+
+        It takes and returns shares of parameters and gradients. They are gathered in the types that
+        `cast` gives them, and the gradients are added up in the same types.
+        """
+        if self.mesh.shape["data"] == 1:
+            return compute
+
+        def compute_in_all(trained: Any, frozen: Any, batch: Any, rng: Any) -> tuple[Any, Any]:
+            divided = [jax.tree_util.tree_map_with_path(self._share, x) for x in (trained, frozen)]
+
+            def compute_in_one(shares: Any, rows: Any, rng: Any) -> tuple[Any, Any]:
+                if not self._is_pmapped:
+                    shares = [cast(share) for share in shares]
+                params = jax.tree.map(_gather, shares, divided)
+                gradients, sums = compute(*params, rows, rng)
+                gradients = jax.tree.map(_add_up, gradients, params[0], divided[0])
+                return gradients, jax.lax.psum(sums, "data")
+
+            return jax.shard_map(
+                compute_in_one,
+                in_specs=(divided, PartitionSpec("data"), PartitionSpec()),
+                out_specs=(divided[0], PartitionSpec()),
+                axis_names={*AXES} if self._is_data_parallel else {"data"},
+                check_vma=False,
+            )([trained, frozen], batch, rng)
+
+        return compute_in_all
+
+    def _share(self, path: KeyPath, array: jax.Array) -> PartitionSpec:
+        """Returns how an array is divided over the replicas alone."""
+        axes = self._spec_of(path, array.shape)
+        return PartitionSpec(*("data" if "data" in (axis or ()) else None for axis in axes))
+
+    def _spec_of(self, path: KeyPath, shape: tuple[int, ...]) -> PartitionSpec:
+        return partition_spec_of(path, shape, self.mesh.shape, is_shared=not self._is_pmapped)
 
     def padded_num_rows(self, num_rows: int, num_parts: int = 1) -> int:
         """Returns `num_rows` rounded up so that they divide evenly over devices and parts."""
@@ -166,7 +208,7 @@ class Parallel:
         """Returns the shapes, types and shardings of what `init` returns; nothing is computed."""
 
         def abstract(path: KeyPath, x: Any) -> jax.ShapeDtypeStruct:
-            spec = partition_spec_of(path, x.shape, self.mesh.shape)
+            spec = self._spec_of(path, x.shape)
             return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(self.mesh, spec))
 
         return jax.tree_util.tree_map_with_path(abstract, jax.eval_shape(init_fn))
@@ -197,17 +239,43 @@ class Parallel:
 
 
 def partition_spec_of(
-    path: KeyPath, shape: tuple[int, ...], sizes: Mapping[str, int]
+    path: KeyPath, shape: tuple[int, ...], sizes: Mapping[str, int], *, is_shared: bool = True
 ) -> PartitionSpec:
     """Returns how an array of a TrainState is divided over the mesh, by the end of its path.
 
     sizes: {axis: number of devices}. A dimension that its axis does not divide stays whole; so do
-    Adafactor's vectors of rows and of columns, which take a thousandth of their matrix.
+    Adafactor's vectors of rows and of columns, which take a thousandth of their matrix. is_shared:
+    whether matrices are divided over the axis data too, in the first dimension that it divides.
+
+    On a mesh of data 4, fsdp 2 and tensor 1 a matrix of 512 × 2048 becomes 64 × 2048 with the spec
+    (("data", "fsdp"), "tensor"), and one of 12 × 2048 becomes 6 × 512.
     """
     names = tuple(str(getattr(key, "key", getattr(key, "name", ""))) for key in path)
-    axes = PARAMETER_AXES.get(names[-2:]) or PARAMETER_AXES.get(names[-1:]) or ()
-    if len(axes) != len(shape):
+    known = PARAMETER_AXES.get(names[-2:]) or PARAMETER_AXES.get(names[-1:]) or ()
+    if len(known) != len(shape):
         return PartitionSpec()
-    return PartitionSpec(
-        *(axis if size % sizes[axis] == 0 else None for axis, size in zip(axes, shape, strict=True))
-    )
+    pairs = [*zip(known, shape, strict=True)]
+    axes: list[Any] = [axis if size % sizes[axis] == 0 else None for axis, size in pairs]
+    if is_shared and sizes["data"] > 1 and len(shape) > 1:
+        parts = [sizes["data"] * (sizes[axis] if axis else 1) for axis in axes]
+        divisible = [d for d, size in enumerate(shape) if size % parts[d] == 0]
+        for dimension in divisible[:1]:
+            axis = axes[dimension]
+            axes[dimension] = ("data", axis) if axis else ("data",)
+    return PartitionSpec(*axes)
+
+
+def _gather(share: jax.Array, divided: PartitionSpec) -> jax.Array:
+    """Returns the whole array of which each replica has a share."""
+    if "data" not in divided:
+        return share
+    return jax.lax.all_gather(share, "data", axis=divided.index("data"), tiled=True)
+
+
+def _add_up(gradient: jax.Array, parameter: jax.Array, divided: PartitionSpec) -> jax.Array:
+    """Returns the share of the sum of all replicas' gradients, added up in the parameter's type."""
+    if "data" not in divided:
+        return jax.lax.psum(gradient, "data")
+    typed = gradient.astype(parameter.dtype)
+    total = jax.lax.psum_scatter(typed, "data", scatter_dimension=divided.index("data"), tiled=True)
+    return total.astype(gradient.dtype)

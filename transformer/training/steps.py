@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
+from transformer.checkpoint.restore import cast_matrices
 from transformer.checkpoint.train_state import AdapterState, Params, TrainState, init_adapters
 from transformer.config import Config
 from transformer.parallel.mapping import Parallel
@@ -50,29 +51,28 @@ def make_train_step(
     optimizer: optax.GradientTransformation,
     seed: int,
     accumulate_steps: int = 1,
-    axis_name: str | None = None,
+    over_replicas: Callable[[Any], Any] = lambda compute: compute,
 ) -> Callable[[TrainState, Batch], tuple[TrainState, Sums]]:
     """Returns train_step(state, batch) -> (state, sums): one update of the optimizer.
 
     The gradient is that of the summed loss, divided once by the number of targets, so that it does
     not depend on how a batch is split: into `accumulate_steps` parts here, or over devices.
-    axis_name: the axis of a `shard_map` to sum over; None where the compiler sees the whole batch.
+    over_replicas: that of `Parallel`, where several devices share the rows of a batch.
 
     An update whose loss or gradient is not finite is skipped: the parameters stay, the step
     counts, and sums are 0 but for "skipped", which is 1.
     """
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
-        def loss_of(params: Params, *args: Any) -> tuple[jax.Array, Sums]:
-            return loss_fn(state.replace(params=params).model_params, *args)
+        def compute(params: Params, frozen: Params, batch: Batch, rng: jax.Array) -> Any:
+            def loss_of(params: Params, *args: Any) -> tuple[jax.Array, Sums]:
+                return loss_fn(state.with_weights(params, frozen).model_params, *args)
 
-        gradient_fn = jax.grad(loss_of, has_aux=True)
+            gradient_fn = jax.grad(loss_of, has_aux=True)
+            return _accumulate(gradient_fn, params, batch, rng, accumulate_steps)
+
         rng = jax.random.fold_in(jax.random.PRNGKey(seed), state.step)
-        if axis_name:
-            rng = jax.random.fold_in(rng, jax.lax.axis_index(axis_name))
-        gradients, sums = _accumulate(gradient_fn, state.params, batch, rng, accumulate_steps)
-        if axis_name:
-            gradients, sums = jax.lax.psum((gradients, sums), axis_name)
+        gradients, sums = over_replicas(compute)(state.params, state.frozen, batch, rng)
         gradients = jax.tree.map(lambda g: g / jnp.maximum(sums["tokens"], 1), gradients)
         sums["gradient_norm"] = optax.tree.norm(gradients)
         is_finite = jnp.isfinite(sums["loss"]) & jnp.isfinite(sums["gradient_norm"])
@@ -99,15 +99,20 @@ def _accumulate(
     Every num_parts-th row goes to the same part, so that the rows of a device stay on it: of rows
     0 to 7, two on each of four devices, the parts are 0 2 4 6 and 1 3 5 7.
     """
-    if num_parts == 1:
-        return gradient_fn(params, batch, rng)
 
     def add_part(total: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
-        return jax.tree.map(jnp.add, total, gradient_fn(params, *part)), None
+        return jax.tree.map(jnp.add, total, in_float32(*part)), None
+
+    def in_float32(batch: Batch, rng: jax.Array) -> tuple[Params, Sums]:
+        gradients, sums = gradient_fn(params, batch, rng)
+        return jax.tree.map(lambda g: g.astype(jnp.float32), gradients), sums
+
+    if num_parts == 1:
+        return in_float32(batch, rng)
 
     rows = jax.tree.map(lambda x: x.reshape(-1, num_parts, *x.shape[1:]).swapaxes(0, 1), batch)
     parts = rows, jax.random.split(rng, num_parts)
-    shapes = jax.eval_shape(gradient_fn, params, *jax.tree.map(lambda x: x[0], parts))
+    shapes = jax.eval_shape(in_float32, *jax.tree.map(lambda x: x[0], parts))
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     return jax.lax.scan(add_part, zeros, parts)[0]
 
@@ -124,9 +129,17 @@ class TrainStep:
         self.parallel, self.model, self.loss_fn = parallel, model, loss_fn
         self.example_batch = batch
         self.take_schedule(config)
-        seed, num_parts = config.training.seed, config.training.accumulate_steps
+        training = config.training
+        seed, num_parts = training.seed, training.accumulate_steps
         self._num_parts, self.abstract_state = num_parts, parallel.abstract(self._init_state)
-        make_step = partial(make_train_step, loss_fn, self.optimizer, seed, num_parts)
+
+        def make_step(over_replicas: Callable[..., Any]) -> Callable[..., Any]:
+            # Of a table many rows of gradients are added up: it stays in float32.
+            is_cast = not training.lora_rank and config.model.dtype != "float32"
+            cast = partial(cast_matrices, config=config, in_float32=("table",))
+            over_replicas = partial(over_replicas, cast=cast) if is_cast else over_replicas
+            return make_train_step(loss_fn, self.optimizer, seed, num_parts, over_replicas)
+
         self._mapped = parallel.map_step(make_step, self.abstract_state)
 
     def take_schedule(self, config: Config) -> None:
