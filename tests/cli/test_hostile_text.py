@@ -67,7 +67,7 @@ def test_values_of_settings_are_escaped(tmp_path):
     values = json.loads((run / "config.json").read_text())
     values["data"]["corpus"] = f"{tmp_path}/{NAME}"
     (run / "config.json").write_text(json.dumps(values))
-    for words in ("eval.py --split=test", "train.py --print_config", "train.py --help"):
+    for words in ("eval.py --split=test", "train.py --print_config", "train.py --help=data"):
         _, out, err = call(*words.split(), f"--workdir={run}", terminal=True)
         assert not raw(out) and not raw(err) and "\\x1b" in out.decode() + err
     values["model"] |= {"attention": HOSTILE, HOSTILE: 1}

@@ -97,13 +97,29 @@ def test_characters_without_a_glyph_are_warned_of():
         plots.render(draw, "svg")
 
 
+def test_curves_of_several_runs_are_in_one_picture():
+    """Catches a run that is left out, and a score that is not what the other run has."""
+    runs = {
+        name: [{"step": step, "validation_loss": 2.0, "validation_bleu": bleu}, {"step": 9}]
+        for name, step, bleu in (("a", 3, 20.0), ("$b$", 5, 30.0))
+    }
+    figure = matplotlib.Figure()
+    plots.draw_curves_of_runs(figure, runs | {"empty": []})
+    loss, score = figure.axes
+    assert [line.get_label() for line in loss.lines] == ["a", "$b$", "empty"]
+    assert [line.get_xydata().tolist() for line in score.lines] == [[[3, 20]], [[5, 30]], []]
+    assert score.get_ylabel() == "validation BLEU"
+
+
 def test_a_map_shades_what_the_decoder_attended_to():
     """Catches rows and columns the wrong way round, and a map drawn upside down."""
     weights = np.array([[[[0, 0, 0.5], [1, 0, 0]]]])
     figure = matplotlib.Figure()
     plots.draw_attention(figure, AttentionMap("s", "t", ["s1", "s2", "s3"], ["t1", "t2"], weights))
-    (axes,) = figure.axes
+    axes, scale = figure.axes
     (mesh,) = axes.collections
+    assert (figure.get_supxlabel(), figure.get_supylabel()) == ("source →", "← translation")
+    assert scale.get_ylabel() == "attention weight" and scale.get_ylim() == (0, 1)
     np.testing.assert_array_equal(mesh.get_array().reshape(2, 3), weights[0, 0])
     assert axes.yaxis_inverted() and not axes.xaxis_inverted()
     for axis, labels in ((axes.xaxis, ["s1", "s2", "s3"]), (axes.yaxis, ["t1", "t2"])):

@@ -80,7 +80,7 @@ def test_bfloat16_is_as_near_as_without_the_kernel():
 def test_is_divided_over_a_mesh():
     """Catches a kernel that gathers rows or heads which lie on other devices."""
     qkvg, mask = arrays(4, 128, 128, 2, 64)
-    mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 1, 2), AXES)
+    mesh = Mesh(np.array(jax.devices()[:4]).reshape(1, 2, 2), AXES)
     alone = results(interpreted, qkvg, mask)
     with jax.set_mesh(mesh), nn.logical_axis_rules(ACTIVATION_AXES):
         divided = results(interpreted, qkvg, mask)

@@ -84,14 +84,16 @@ def translation_map(
     """Computes the attention of a translation of `source`; of, each_head: as `draw_attention`."""
     attention, tokenizer = translator.attention(source, translation), translator.tokenizer
     from_pieces, to_pieces = attention.target_pieces, attention.source_pieces
+    axes = "source", "translation"
     if of == "encoder":
-        from_pieces = attention.source_pieces
+        from_pieces, axes = attention.source_pieces, ("source", "source")
     elif of == "decoder":  # column t is what predicts target token t reads: BOS, or token t - 1
         to_pieces = [*tokenizer.pieces([tokenizer.special.bos]), *attention.target_pieces[:-1]]
+        axes = "translation so far", "next token"
     weights = getattr(attention, of)
     weights = weights if each_head else weights.mean(axis=1, keepdims=True)
     text = translator.source_tokenizer.join_pieces(source)
-    return AttentionMap(text, translation.text, to_pieces, from_pieces, weights)
+    return AttentionMap(text, translation.text, to_pieces, from_pieces, weights, axes)
 
 
 def self_attention_map(
@@ -115,7 +117,7 @@ def self_attention_map(
     weights = weights_of(stacks.get("encoder") or stacks["decoder"], "self_attention")
     weights = weights if each_head else weights.mean(axis=1, keepdims=True)
     text = example if isinstance(example, str) else "image"
-    return AttentionMap(text, text, names, names, weights)
+    return AttentionMap(text, text, names, names, weights, ("attended to", "attends"))
 
 
 def _inputs(run: Run, example: str | np.ndarray) -> tuple[np.ndarray, list[str]]:

@@ -31,7 +31,32 @@ def render(result: Evaluation, workdir: WorkDir, checkpoints: Sequence[TaskScore
     workdir: of the run, whose curves and settings are shown if there are any. checkpoints: all that
     were scored, `result` being the last. Without matplotlib it says how to get the pictures.
     """
-    missing: set[str] = set()  # what is missing for pictures
+    ends = [score.value + (score.interval or 0) for score in result.by_length.values()]
+    return _template("report.html.jinja").render(
+        result=result,
+        title=str(workdir.path),
+        curves=workdir.read_metrics(),
+        checkpoints=checkpoints if len(checkpoints) > 1 else (),
+        bar_scale=100 / max([*ends, 1e-9]),  # the longest bar fills its cell
+        settings=workdir.load_config().differences(Config()) if workdir.has_run else {},
+        origin=origin(workdir),
+    )
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Returns the report on several runs as HTML."""
+    runs = zip(comparison.names, comparison.runs, strict=True)
+    curves = {name: WorkDir(run.path).read_metrics() for name, run in runs}
+    return _template("comparison.html.jinja").render(comparison=comparison, curves=curves)
+
+
+def _template(name: str) -> jinja2.Template:
+    """Returns a template of this package, which escapes all that is put into it.
+
+    In it, `svg(draw, name, …)` is a picture of `plots`, empty without matplotlib; `missing` then
+    says how to get it.
+    """
+    missing: set[str] = set()
 
     def svg(draw: Callable[..., None], name: str, **content: Any) -> Markup:
         try:
@@ -40,28 +65,6 @@ def render(result: Evaluation, workdir: WorkDir, checkpoints: Sequence[TaskScore
             missing.add(str(error))
             return Markup()
 
-    ends = [score.value + (score.interval or 0) for score in result.by_length.values()]
-    return _template("report.html.jinja").render(
-        result=result,
-        title=str(workdir.path),
-        curves=workdir.read_metrics(),
-        checkpoints=checkpoints if len(checkpoints) > 1 else (),
-        bar_scale=100 / max([*ends, 1e-9]),  # the longest bar fills its cell
-        plots=plots,
-        svg=svg,
-        missing=missing,
-        settings=workdir.load_config().differences(Config()) if workdir.has_run else {},
-        origin=origin(workdir),
-    )
-
-
-def render_comparison(comparison: Comparison) -> str:
-    """Returns the report on several runs as HTML."""
-    return _template("comparison.html.jinja").render(comparison=comparison)
-
-
-def _template(name: str) -> jinja2.Template:
-    """Returns a template of this package, which escapes all that is put into it."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("transformer.evaluation", "."),
         autoescape=True,
@@ -70,6 +73,7 @@ def _template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters["mark_differences"] = mark_differences
+    environment.globals.update({"plots": plots, "svg": svg, "missing": missing})
     return environment.get_template(name)
 
 

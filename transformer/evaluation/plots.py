@@ -9,7 +9,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -60,7 +60,8 @@ class AttentionMap:
     """Attention weights to draw, of one example.
 
     source, translation: its texts. source_pieces: the S tokens that are attended to; target_pieces:
-    the T tokens that attend. weights: [layers, N, T, S], N = 1 for the mean over heads.
+    the T tokens that attend. weights: [layers, N, T, S], N = 1 for the mean over heads. axes: what
+    the two sides are called.
     """
 
     source: str
@@ -68,6 +69,7 @@ class AttentionMap:
     source_pieces: list[str]
     target_pieces: list[str]
     weights: np.ndarray
+    axes: tuple[str, str] = ("source", "translation")
 
 
 class NoMatplotlibError(ValueError):
@@ -128,30 +130,54 @@ def plot_curves(records: Sequence[dict[str, Any]], path: PathLike, title: str = 
 def draw_curves(figure: Figure, records: Sequence[dict[str, Any]], title: str = "") -> None:
     """Draws losses, validation scores and the learning rate over the steps of a run."""
 
-    def series(name: str) -> tuple[list[int], list[float]]:
-        """Returns the steps and values of a metric where it was logged and is finite."""
-        logged = {record["step"]: record.get(name) for record in records if name in record}
-        finite = {step: x for step, x in logged.items() if x is not None and math.isfinite(x)}
-        return list(finite), list(finite.values())
-
+    series = partial(_series, records)
     figure.set_size_inches(8, 5.5)
     loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     loss.plot(*series("loss"), label="training loss, with dropout", color=GREY)
     loss.plot(*series("validation_loss"), "o-", label="validation loss", color=BLUE)
     loss.set(ylabel="nats per token, smoothed as in training", title=_drawable(title))
     handles = list(loss.lines)
-    for metric, name in ({key: METRICS[key].label for key in METRICS} | OTHER_SCORES).items():
-        steps, values = series(f"validation_{metric}")
-        if steps:
-            score = loss.twinx()
-            score.grid(visible=False)
-            handles += score.plot(steps, values, "s-", label=f"validation {name}", color=RED)
-            top = 100 if 60 < max(values) <= 100 else 1.2 * max(values) + 1
-            score.set(ylabel=name, ylim=(min(0, 1.2 * min(values)), top))
-            break
+    if shown := _validation_score(records):
+        (steps, values), name = series(shown[0]), shown[1]
+        score = loss.twinx()
+        score.grid(visible=False)
+        handles += score.plot(steps, values, "s-", label=f"validation {name}", color=RED)
+        top = 100 if 60 < max(values) <= 100 else 1.2 * max(values) + 1
+        score.set(ylabel=name, ylim=(min(0, 1.2 * min(values)), top))
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     rate.plot(*series("learning_rate"), color=GREEN)
     rate.set(xlabel="step", ylabel="learning rate")
+
+
+def draw_curves_of_runs(figure: Figure, runs: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+    """Draws the validation losses of several runs over their steps, and their scores beside them.
+
+    runs: records of metrics.jsonl by the name of the run. The score is the first that one has.
+    """
+    shown = {"validation_loss": "validation loss, nats per token"}
+    if score := next(filter(None, map(_validation_score, runs.values())), None):
+        shown[score[0]] = f"validation {score[1]}"
+    figure.set_size_inches(8, 3.4)
+    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    for axes, (key, name) in zip(panels, shown.items(), strict=True):
+        for run, records in runs.items():
+            axes.plot(*_series(records, key), "o-", markersize=3, label=_drawable(run))
+        axes.set(xlabel="step", ylabel=name)
+    figure.legend(handles=list(panels[0].lines), loc="outside lower center", ncols=3)
+
+
+def _series(records: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    """Returns the steps and values of a metric where it was logged and is finite."""
+    logged = {record["step"]: record.get(name) for record in records if name in record}
+    finite = {step: x for step, x in logged.items() if x is not None and math.isfinite(x)}
+    return list(finite), list(finite.values())
+
+
+def _validation_score(records: Sequence[dict[str, Any]]) -> tuple[str, str] | None:
+    """Returns (key, name) of the first score that a run has; None if it has none."""
+    names = {key: METRICS[key].label for key in METRICS} | OTHER_SCORES
+    keys = ((f"validation_{metric}", name) for metric, name in names.items())
+    return next((pair for pair in keys if _series(records, pair[0])[0]), None)
 
 
 def draw_checkpoints(figure: Figure, rows: Sequence[TaskScores]) -> None:
@@ -181,7 +207,8 @@ def draw_attention(figure: Figure, attention: AttentionMap, title: str = "") -> 
 
     One panel per layer, side by side; or one row of panels per layer, with a panel per head.
     """
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
 
     shades = LinearSegmentedColormap.from_list("attention", [f"{BLUE}00", BLUE])
     sides = attention.source_pieces, attention.target_pieces
@@ -202,6 +229,15 @@ def draw_attention(figure: Figure, attention: AttentionMap, title: str = "") -> 
         name = f"layer {row + 1}, head {column + 1}" if has_heads else f"layer {column + 1}"
         axes.set_title(name)
     panels[0, 0].invert_yaxis()
+    figure.supxlabel(f"{attention.axes[0]} →", fontsize=9)
+    figure.supylabel(f"← {attention.axes[1]}", fontsize=9)
+    scale = figure.colorbar(
+        ScalarMappable(Normalize(0, 1), shades),
+        ax=panels,
+        boundaries=np.linspace(0, 1, 11),
+        ticks=(0, 0.5, 1),
+    )
+    scale.set_label("attention weight")
     figure.suptitle(_drawable(title), fontsize=10)
 
 

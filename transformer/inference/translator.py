@@ -42,6 +42,7 @@ from transformer.search.programs import REPLICA, SearchPrograms, max_num_program
 from transformer.workdir import split_checkpoint
 
 IntArray = Sequence[int] | np.ndarray
+Texts = list[str] | tuple[str, ...]
 WINDOW = 16_384  # sentences of an iterator that are sorted by length together
 
 
@@ -118,19 +119,11 @@ class Translator(Predictor):
 
     @overload
     def translate(
-        self,
-        sentences: list[str] | tuple[str, ...],
-        *,
-        nbest: None = None,
-        **options: Unpack[TranslateKeywords],
+        self, sentences: Texts, *, nbest: None = None, **options: Unpack[TranslateKeywords]
     ) -> list[Translation]: ...
     @overload
     def translate(
-        self,
-        sentences: list[str] | tuple[str, ...],
-        *,
-        nbest: int,
-        **options: Unpack[TranslateKeywords],
+        self, sentences: Texts, *, nbest: int, **options: Unpack[TranslateKeywords]
     ) -> list[list[Translation]]: ...
     @overload
     def translate(

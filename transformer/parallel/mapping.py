@@ -144,9 +144,9 @@ class Parallel:
             def compute_in_one(shares: Any, rows: Any, rng: Any) -> tuple[Any, Any]:
                 if not self._is_pmapped:
                     shares = [cast(share) for share in shares]
-                params = jax.tree.map(_gather, shares, divided)
-                gradients, sums = compute(*params, rows, rng)
-                gradients = jax.tree.map(_add_up, gradients, params[0], divided[0])
+                trained, frozen = jax.tree.map(_gather, shares, divided)
+                gradients, sums = compute(trained, frozen, rows, rng)
+                gradients = jax.tree.map(_add_up, gradients, trained, divided[0])
                 return gradients, jax.lax.psum(sums, "data")
 
             return jax.shard_map(

@@ -70,7 +70,8 @@ class SearchOptions:
         Raises ValueError for an unknown option or a value out of its range.
         """
         names = ("beam_size", "alpha", "length_penalty", "max_extra_length")
-        chosen: dict[str, Any] = {name: getattr(decoding, name) for name in names} | options
+        chosen: dict[str, Any] = {name: getattr(decoding, name) for name in names}
+        chosen |= options | {"nbest": nbest}
         for name in options.keys() - cls.__dataclass_fields__:
             known = [*cls.__dataclass_fields__, "prefixes", "attention"]
             nearest = difflib.get_close_matches(name, known, 1, 0.5)
