@@ -73,8 +73,8 @@ def _template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters["mark_differences"] = mark_differences
-    environment.globals.update({"plots": plots, "svg": svg, "missing": missing})
-    return environment.get_template(name)
+    known = {"plots": plots, "svg": svg, "missing": missing}
+    return environment.get_template(name, globals=known)
 
 
 def origin(workdir: WorkDir) -> dict[str, str]:
