@@ -90,7 +90,7 @@ class Parallel:
         self._replicate = jax.jit(lambda tree: tree, out_shardings=self.replicated)
         self._sum = jax.jit(jnp.sum, out_shardings=self.replicated)
         # Where replicas are single devices, nothing is left to the compiler to divide.
-        self._is_data_parallel = self.mesh.shape["data"] == self.mesh.size
+        self._is_data_parallel = self.mesh.size == self.mesh.shape["data"] > 1
 
     def describe(self) -> str:
         """Returns the mapping in words."""
