@@ -28,7 +28,7 @@ class Config(Settings):
     """The complete configuration.
 
     `mesh`, `parallelism`, `remat` and `scan_layers` say how the work is computed, not what is
-    learnt; but all except `mesh` change which activations dropout drops.
+    learnt; but the last two change which activations dropout drops.
     """
 
     task: str = setting("translation", "What is learnt.", choices=TASKS)
