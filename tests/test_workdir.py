@@ -170,6 +170,14 @@ def test_a_run_of_a_newer_version_says_so(tmp_path):
             WorkDir(tmp_path).load_config()
 
 
+def test_a_folder_that_the_locale_cannot_name(tmp_path, monkeypatch):
+    """Catches checkpoints that go to, or are looked for in, a folder of another name."""
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
+    WorkDir(tmp_path / "runs")
+    with pytest.raises(ValueError, match=r"file names are ascii in .* set PYTHONUTF8=1"):
+        WorkDir(tmp_path / "läuft")
+
+
 def test_only_what_follows_the_last_at_sign_of_a_run_names_a_checkpoint(tmp_path):
     """Catches /home/me@lab/runs/a taken for a checkpoint lab/runs/a of the run /home/me."""
     run = tmp_path / "me@lab" / "runs" / "a"

@@ -19,6 +19,7 @@ lock              locked by the process that trains here
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -52,6 +53,11 @@ class WorkDir:
 
     def __init__(self, path: storage.PathLike, *, writes: bool = True) -> None:
         self.path, self.writes = storage.locate(path), writes
+        encoding, is_local = sys.getfilesystemencoding(), not storage.is_remote(self.path)
+        if encoding != "utf-8" and is_local and not str(self.path.resolve()).isascii():
+            raise ValueError(  # Orbax writes names in UTF-8, so another folder
+                f"{escaped(str(path))}: file names are {encoding} in this locale; set PYTHONUTF8=1."
+            )
         self._lock: TextIO | None = None  # the open file that is locked
         self._made: list[epath.Path] = []  # the folders that `open_for_training` made, inner first
         self._growing = GrowingFiles(self.path)

@@ -58,6 +58,6 @@ def test_a_run_in_memory_is_saved_and_restored(run, tmp_path):
     assert translations[0] == translations[1]
     with pytest.raises(ValueError, match="holds a run already"):
         save_run(in_memory, tmp_path / "saved")
-    with pytest.raises(ValueError, match="holds other layers"):
+    with pytest.raises(ValueError, match="of other layers"):
         save_run(replace(in_memory, params={}), tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()

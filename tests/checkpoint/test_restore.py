@@ -84,8 +84,8 @@ def test_parameters_of_another_model_are_refused(tmp_path):
     """Catches a module that was changed since, and fails deep inside Flax."""
     run = write_run(tmp_path / "run")
     note_settings(run, **{"model.d_model": 32})
-    with pytest.raises(ValueError, match=r"does not fit .* be \(\d+, 32\), but is \(\d+, 16\)"):
+    with pytest.raises(ValueError, match=r"do not fit .* be \(\d+, 32\), but is \(\d+, 16\)"):
         restore(run)
     note_settings(run, **{"model.num_layers": 2})
-    with pytest.raises(ValueError, match="other layers than its settings say"):
+    with pytest.raises(ValueError, match="other layers than the settings say"):
         restore(run)

@@ -283,6 +283,17 @@ def test_a_text_of_which_no_pair_fits_says_what_to_raise(config):
     assert not [*absolute(config.data.cache).glob("corpus-*")]
 
 
+def test_a_text_without_a_line_is_refused_though_its_vocabulary_is_known(config, tmp_path):
+    """Catches a corpus of no parts that is taken for one of which others have parts to prepare."""
+    tokenizers, _ = prepare(config)
+    for name in ("en", "de"):
+        (tmp_path / "text" / f"train.{name}").write_text("")
+    config.data.corpus = str(tmp_path / "text")
+    for share in (ALL, Share(waits=False)):
+        with pytest.raises(ValueError, match="no pair to train on"):
+            training_corpus(config, TrainingText(config.data), tmp_path / "run", tokenizers, share)
+
+
 BROKEN = {  # (owner and name of what fails for a moment, the error, the sentence)
     "text": (None, "", TransientError("text cannot be read: x."), "text"),
     "parts": (pyarrow, "memory_map", OSError(errno.EIO, "x"), r"000000.arrow cannot .*: x"),

@@ -59,6 +59,8 @@ def greedy(model, ids, num_pieces):
 @pytest.mark.parametrize("prompts", [["a"], ["ab c", "", "c\n\na b", "ba"]])
 def test_a_prompt_is_given_as_it_is(model, prompts):
     """Catches EOS before a prompt, which such a model takes for the end of another text."""
+    with pytest.raises(ValueError, match="no option width: temperature, top_k, top_p"):
+        model.generate(prompts, width=3)
     found = model.generate(prompts, num_pieces=8, temperature=0)
     for prompt, text in zip(prompts, found, strict=True):
         ids = greedy(model, model.encode(prompt)[:-1].tolist(), 8)

@@ -120,6 +120,20 @@ def test_what_marian_does_by_itself_is_kept(tmp_path):
     assert found == (12, 0, "gelu_sigmoid")
 
 
+def test_older_forms_of_the_softmax_and_of_tied_tables(tmp_path):
+    """Catches a softmax that is transposed, and a table of both sides that only one gets."""
+    with np.load(GOLDEN / "marian_pre_norm" / MODEL) as archive:
+        table = archive["decoder_ff_logit_out_Wt"]
+    tensors = {"decoder_ff_logit_out_Wt": None, "decoder_ff_logit_out_W": table.T}
+    found = read_marian(copy_package(tmp_path / "a", "marian_pre_norm", tensors=tensors)).params
+    wanted = read_marian(GOLDEN / "marian_pre_norm").params
+    np.testing.assert_array_equal(found["softmax/table"], wanted["softmax/table"])
+    tensors = {"encoder_Wemb": None, "decoder_Wemb": None, "Wemb": table}
+    changes = dict(settings={"tied-embeddings-src": True}, tensors=tensors)
+    found = read_marian(copy_package(tmp_path / "b", "marian_pre_norm", **changes)).params
+    np.testing.assert_array_equal(found["source_embedding/table"], found["target_embedding/table"])
+
+
 def test_all_that_has_no_counterpart_is_named_at_once(tmp_path):
     """Catches a model that is read as another one, and a user who learns it bit by bit."""
     settings = {

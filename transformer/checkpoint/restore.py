@@ -212,12 +212,12 @@ def abstract_params(model: nn.Module, batch: tuple[np.ndarray, ...]) -> Params:
 def check_shapes(model: nn.Module, batch: tuple[np.ndarray, ...], params: Params) -> None:
     """Raises ValueError if `params` are not those of `model`: other names, shapes or layers."""
     expected: dict[str, Any] = flatten_dict(abstract_params(model, batch), sep="/")
-    given: dict[str, Any] = flatten_dict(params, sep="/")
+    given: dict[str, Any] = flatten_dict(params or {}, sep="/")
     if expected.keys() != given.keys():
-        raise ValueError("The checkpoint holds other layers than its settings say.")
+        raise ValueError("The parameters are of other layers than the settings say.")
     for name, array in expected.items():
         if array.shape != given[name].shape:
             raise ValueError(
-                f"The checkpoint does not fit its settings and its tokenizer: {name} must be "
+                f"The parameters do not fit the settings and the tokenizer: {name} must be "
                 f"{array.shape}, but is {given[name].shape}."
             )

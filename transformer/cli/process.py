@@ -34,7 +34,9 @@ def run_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
     """
     end_on_signals()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
+        # As standard error has it; a file or a pipe gets UTF-8, whatever the locale.
+        encoding = sys.stdout.encoding if sys.stdout.isatty() else "utf-8"
+        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
     hear_errors_once()
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
     sys.excepthook = show_defect

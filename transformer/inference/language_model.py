@@ -17,6 +17,7 @@ from transformer.search.programs import continuation_programs
 from transformer.search.sampling import Sampling, make_rngs
 
 Window = tuple[int, np.ndarray, int]  # as of `LanguageModel._next_window`
+OPTIONS = ("temperature", "top_k", "top_p")
 NO_END = FREE  # an id that no token has, so that a text which "ends" with it never ends
 UNBOUNDED = 2**30  # the window of a model with a memory
 STRIDE = 8  # positions between two texts that `stream` shows
@@ -125,6 +126,8 @@ class LanguageModel(Predictor):
         """Yields the ids of all continuations whenever some have `STRIDE` tokens more."""
         if num_pieces < 1:
             raise ValueError(f"num_pieces must be at least 1, not {num_pieces}.")
+        if unknown := sampling.keys() - set(OPTIONS):
+            raise ValueError(f"generate has no option {min(unknown)}: {', '.join(OPTIONS)}.")
         method = Sampling(HypothesisRules(self._eos, ends[0], "power", 0.0), **sampling)
         given, generated = [self.encode(p)[:-1] for p in prompts], [NOTHING for _ in prompts]
         if num_unknown := sum(int((ids == self.tokenizer.special.unk).sum()) for ids in given):

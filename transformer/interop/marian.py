@@ -137,6 +137,10 @@ def read_marian(
         before = "_pre" if config.model.norm == "pre" else ""
         names = {ours: name.replace("~", before) for ours, name in NAMES.items()}
         table = entries(array_names(config, vocabulary.tokenizers), names, STYLE)
+        if f"{LOGITS}_W" in tensors:  # [D, V] in old versions
+            tensors[f"{LOGITS}_Wt"] = tensors.pop(f"{LOGITS}_W").T
+        if "Wemb" in tensors and source_tied and config.model.embedding_sharing == "none":
+            tensors["encoder_Wemb"] = tensors["decoder_Wemb"] = tensors.pop("Wemb")
         absent = (f"{LOGITS}_b",) if settings.get("output-omit-bias") else ()
         params = read(table, tensors, absent=absent)
         tensors.clear()  # so that each array is freed when its change is there

@@ -101,6 +101,8 @@ def make_attention_fn(name: str, config: ModelConfig) -> AttentionFunction:
     if name == "location":
         options = dict(num_positions=config.max_positions)
     if isinstance(attention_fn, type):
+        if "config" in getattr(attention_fn, "__dataclass_fields__", {}):
+            options = dict(config=config)
         return attention_fn(**options, name="alignment")  # as its weights are called in checkpoints
     return partial(attention_fn, **options)
 

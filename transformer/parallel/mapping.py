@@ -137,12 +137,15 @@ class Parallel:
         """
         if self.mesh.shape["data"] == 1:
             return compute
+        # XLA for CPUs aborts on sums in bfloat16 where the compiler divides a replica.
+        is_cpu = self.mesh.devices.flat[0].platform == "cpu"
+        is_cast = not self._is_pmapped and (self._is_data_parallel or not is_cpu)
 
         def compute_in_all(trained: Any, frozen: Any, batch: Any, rng: Any) -> tuple[Any, Any]:
             divided = [jax.tree_util.tree_map_with_path(self._share, x) for x in (trained, frozen)]
 
             def compute_in_one(shares: Any, rows: Any, rng: Any) -> tuple[Any, Any]:
-                if not self._is_pmapped:
+                if is_cast:
                     shares = [cast(share) for share in shares]
                 trained, frozen = jax.tree.map(_gather, shares, divided)
                 gradients, sums = compute(trained, frozen, rows, rng)

@@ -146,11 +146,13 @@ class TrainingText:
         for index, corpus in enumerate(self.corpora):
             before, size = sum(self._sizes[:index]), self._sizes[index]
             name, split, config = corpus.name, self.config.train_split, self.config
-            key = name, split, config.languages, config.source_noise, str(self._file_facts)
             if total > IN_MEMORY:
                 blocks = read_blocks(name, split, config)
-            elif not (blocks := _kept.get(key, [])):
-                blocks = _kept[key] = [*read_blocks(name, split, config)]
+            else:
+                key = name, split, config.languages, config.source_noise, str(self._file_facts)
+                if key not in _kept:
+                    _kept[key] = [*read_blocks(name, split, config)]
+                blocks = _kept[key]
             for block in blocks:
                 share_read = (before + block.share_read * size) / total
                 yield replace(block, number=next(numbers), corpus=index, share_read=share_read)
@@ -264,6 +266,7 @@ def load_evaluation_pairs(config: DataConfig, split: str, held_out: Pairs | None
         if held_out is None:
             first = replace(config, corpus=f"{corpus.name}@1", drop_wrong_script=False)
             held_out = TrainingText(first).held_out
+            forget_texts()
         pairs = held_out_pairs(held_out, interval)
     else:
         for block in read_blocks(corpus.name, split, config):

@@ -125,7 +125,7 @@ def _prepare(
     write = partial(write_part, keep, tokenizers, str(folder))
     try:
         _make_folder(folder)
-        if not (num_parts := _write_parts(parts, text, write, share)):
+        if (num_parts := _write_parts(parts, text, write, share)) is None:
             return None
         write_header(folder, text, num_parts, recipe)
         parts.remove_unfinished()
@@ -146,8 +146,8 @@ def _prepare(
 
 def _write_parts(
     parts: Parts, text: TrainingText, write: Callable[[Block], None], share: Share
-) -> int:
-    """Returns the number of all parts, once they are written; 0 if others have some left to do."""
+) -> int | None:
+    """Returns the number of all parts, once they are written; None if others have some to do."""
     num_parts = 0
 
     def missing(index: int, count: int) -> Iterator[Block]:
@@ -165,7 +165,7 @@ def _write_parts(
     write_all(missing(share.index, share.count))
     everything = set(range(num_parts))
     if not share.waits:
-        return num_parts if everything <= parts.finished().keys() else 0
+        return num_parts if everything <= parts.finished().keys() else None
     if parts.wait_for(everything, PATIENCE, "waiting for the other hosts' parts"):
         write_all(missing(0, 1))
     return num_parts
