@@ -124,6 +124,15 @@ def test_a_whole_page_has_every_part(text, comparison):
     assert "--config.tokenizer.model" in comparison and "<mark>" in comparison
 
 
+def test_a_comparison_shows_the_curves_of_its_runs(tmp_path):
+    """Catches a picture that only a comparison of given scores lacks."""
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "metrics.jsonl").write_text("\n".join(map(json.dumps, CURVES)))
+    runs = [compared(str(tmp_path / name), evaluation()) for name in "ab"]
+    page = render_comparison(compare_runs(runs))
+    assert "Training" in headings(page) and "validation BLEU" in Page(page).text
+
+
 def test_the_run_is_described(tmp_path):
     """Catches a report that cannot say which settings and versions its scores are of, and one with
     the command that resumed the run for that which made it."""
