@@ -170,6 +170,18 @@ def test_a_run_of_a_newer_version_says_so(tmp_path):
             WorkDir(tmp_path).load_config()
 
 
+def test_a_run_that_was_opened_is_not_read_again(tmp_path):
+    """Catches a config.json that each part of a command reads anew, and one that is out of date."""
+    run, other = WorkDir(tmp_path), Config(task="images")
+    run.save_config(Config())
+    assert run.load_config() == Config()
+    known = WorkDir(run)
+    WorkDir(tmp_path).save_config(other)
+    assert known.load_config() == Config() and run.load_config() == other
+    known.save_config(Config())
+    assert known.load_config() == run.load_config() == Config()
+
+
 def test_a_folder_that_the_locale_cannot_name(tmp_path, monkeypatch):
     """Catches checkpoints that go to, or are looked for in, a folder of another name."""
     monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")

@@ -58,6 +58,9 @@ class WorkDir:
             raise ValueError(  # Orbax writes names in UTF-8, so another folder
                 f"{escaped(str(path))}: file names are {encoding} in this locale; set PYTHONUTF8=1."
             )
+        # What config.json holds: a reader that is given an opened run does not read it again.
+        self._known: bytes | None = path._read if isinstance(path, WorkDir) else None
+        self._read = self._known
         self._lock: TextIO | None = None  # the open file that is locked
         self._made: list[epath.Path] = []  # the folders that `open_for_training` made, inner first
         self._growing = GrowingFiles(self.path)
@@ -91,7 +94,8 @@ class WorkDir:
         Raises ValueError if the folder holds none.
         """
         file = self.path / "config.json"
-        content = read_file(file) if self.has_run else b""
+        if (content := self._known) is None:
+            content = self._read = read_file(file) if self.has_run else b""
         if not self.has_run or b'"model_type"' in content:  # a setting of Hugging Face
             raise ValueError(NO_RUN.format(self.path))
         try:
@@ -158,6 +162,7 @@ class WorkDir:
 
     def save_config(self, config: Config) -> None:
         """Writes config.json, with absolute paths; from then on the folder `has_run`."""
+        self._known = self._read = None
         self._write("config.json", config.with_absolute_paths().to_json())
 
     def _check_same(self, config: Config) -> None:
