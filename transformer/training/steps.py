@@ -135,9 +135,9 @@ class TrainStep:
 
         def make_step(over_replicas: Callable[..., Any]) -> Callable[..., Any]:
             # Of a table many rows of gradients are added up: it stays in float32.
-            is_cast = not training.lora_rank and config.model.dtype != "float32"
-            cast = partial(cast_matrices, config=config, in_float32=("table",))
-            over_replicas = partial(over_replicas, cast=cast) if is_cast else over_replicas
+            if not training.lora_rank:
+                cast = partial(cast_matrices, config=config, in_float32=("table",))
+                over_replicas = partial(over_replicas, cast=cast)
             return make_train_step(loss_fn, self.optimizer, seed, num_parts, over_replicas)
 
         self._mapped = parallel.map_step(make_step, self.abstract_state)

@@ -216,7 +216,7 @@ def open_split(
 
     Raises ValueError if it has none.
     """
-    languages = config.source_language, config.target_language
+    languages = config.languages
     if name.startswith("tfds:"):
         from transformer.data.tfds import files_of_dataset, read_translations
 
